@@ -6,18 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
-/// Runs `work` on a thread that may block.
-///
-/// # Errors
-///
-/// The runtime has no thread for it or is being shut down, or `work` panicked:
-/// then it has undone what it did.
+/// Runs `work` on a thread that may block. It fails where the runtime has no thread for it or is
+/// being shut down, or where `work` panicked, which has then undone what it did.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LaunchErrorKind> {
     const NO_THREAD: &str = "the runtime could not start a thread that may block";
-    // Tokio panics where the system gives it no thread, and keeps the task in
-    // its queue for the next thread that there is: by then it must do nothing.
+    // Where the system gives it no thread, Tokio panics and keeps the task in its queue.
     let work = Arc::new(Mutex::new(Some(work)));
     let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
     let queued = Arc::clone(&work);
@@ -40,7 +35,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
     })
 }
 
-/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

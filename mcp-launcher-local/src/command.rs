@@ -10,7 +10,6 @@ use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 use crate::sys;
 
-/// The command to execute, fully resolved.
 #[derive(Debug)]
 pub(crate) struct Command {
     /// The absolute path of the program.
@@ -19,8 +18,7 @@ pub(crate) struct Command {
     pub(crate) arg0: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<OsString, OsString>,
-    /// The server's identity, which is in its environment too. `None` where a process
-    /// cannot be identified.
+    /// The server's identity, which is in its environment too.
     #[cfg_attr(
         windows,
         expect(
@@ -29,19 +27,16 @@ pub(crate) struct Command {
         )
     )]
     pub(crate) identity: Option<Cookie>,
-    /// The working directory, if it differs from the host's.
     pub(crate) cwd: Option<PathBuf>,
 }
 
 impl Command {
-    /// Looks up the program and checks the working directory.
-    ///
-    /// Touches the file system, which may block on a network mount.
+    /// Looks up the program and checks the working directory, which may block on a network mount.
     pub(crate) fn prepare(spec: &ServerSpec) -> Result<Self, LaunchErrorKind> {
         let Some(arg0) = spec.program() else {
             return Err(LaunchErrorKind::InvalidSpec(SpecError::EmptyCommand));
         };
-        // It may have been removed. A server without a directory of its own starts there all the same.
+        // It may have been removed, and then a server without its own starts there all the same.
         let host_dir = std::env::current_dir();
         let cwd = match (spec.cwd(), &host_dir) {
             (Some(dir), Ok(host_dir)) => Some(host_dir.join(dir)),
@@ -49,16 +44,14 @@ impl Command {
             (None, _) => None,
         };
         if let Some(dir) = &cwd {
-            // Entering is needed, listing is not: "." is not found both in a missing directory and
-            // in a file.
+            // Entering is needed, listing is not.
             dir.join(".")
                 .metadata()
                 .map_err(|e| working_directory(dir, e))?;
         }
         let mut env = spec.env().resolve(std::env::vars_os());
         let identity = match identity::new_server() {
-            // A shortage of descriptors is an error: an unidentified server could not be found
-            // again.
+            // An unidentified server could not be found again.
             Err(error) if sys::is_shortage(&error) => {
                 return Err(short_of(error, "the server could not be given an identity"));
             }
@@ -83,8 +76,8 @@ impl Command {
         })
     }
 
-    /// Explains a failure to execute. The program was there and executable a moment ago, so a
-    /// missing file is its interpreter.
+    /// Explains a failure to execute. The program was there a moment ago: its interpreter is
+    /// missing.
     pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
         match error.raw_os_error() {
             Some(errno) if sys::is_not_executable(errno) => {
@@ -95,11 +88,7 @@ impl Command {
     }
 }
 
-/// Returns the limit that the error says was reached.
-///
-/// # Errors
-///
-/// The error itself, if it says something else.
+/// Returns the limit that was reached, or the error if it says something else.
 pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::Error> {
     let Some(what) = sys::limit_of(&error) else {
         return Err(error);
@@ -110,12 +99,12 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
     })
 }
 
-/// Like [`limit`], but with `what` for any other error.
+/// Returns the limit that was reached, or the error with `what`.
 pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
     limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
 }
 
-/// Like [`short_of`], for a server that already ran: adds what became of it.
+/// Adds to [`short_of`] what became of a server that already ran.
 #[cfg(unix)]
 pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
     match limit(error) {

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, StepError};
 use tokio::sync::watch;
 
-/// Converts the exit status of a process.
 #[cfg(unix)]
 pub(crate) fn exit_status(status: mcp_guardian::exit::ExitStatus) -> ExitStatus {
     use mcp_guardian::exit::ExitStatus as Process;
@@ -16,9 +15,8 @@ pub(crate) fn exit_status(status: mcp_guardian::exit::ExitStatus) -> ExitStatus 
     }
 }
 
-/// The known facts about the end of one server.
-///
-/// Exit and proof are one value, so that a task that waits for both wakes up once.
+/// The known facts about the end of one server: one value, so that a task that waits for exit and
+/// proof wakes up once.
 #[derive(Debug)]
 pub(crate) struct Ending {
     state: watch::Sender<State>,
@@ -26,21 +24,17 @@ pub(crate) struct Ending {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How the main process ended, if it has.
     exit: Option<ExitStatus>,
-    /// The proof that nothing is left, or why there is none.
     proof: Option<Proof>,
 }
 
-/// A conclusion on a server's end.
 #[derive(Debug, Clone)]
 pub(crate) enum Proof {
     /// Nothing is left.
     Gone(Gone),
     /// There is no proof now; asking again may find one.
     Lost(Cow<'static, str>),
-    /// There is no proof before this process has ended, which may belong to the server. Its exit
-    /// triggers another look.
+    /// There is no proof before this process has ended, which may be another server's.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "there is no search")
@@ -57,8 +51,6 @@ impl Ending {
 
     /// Publishes what is new, and wakes the waiting tasks. The first exit counts, and a proof that
     /// nothing is left stands.
-    ///
-    /// The exit is published while the proof takes longer, so that calls in flight fail now.
     pub(crate) fn publish(&self, exit: Option<ExitStatus>, proof: Option<Proof>) {
         self.state.send_if_modified(|known| {
             let exit = exit.filter(|_| known.exit.is_none());
@@ -70,12 +62,10 @@ impl Ending {
         });
     }
 
-    /// Returns whether the main process has ended.
     pub(crate) fn has_exited(&self) -> bool {
         self.state.borrow().exit.is_some()
     }
 
-    /// Returns whether there is a conclusion for now.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
@@ -92,16 +82,13 @@ impl Ending {
         })
     }
 
-    /// Returns whether nothing is left, and that is proven.
     pub(crate) fn is_proven(&self) -> bool {
         matches!(self.state.borrow().proof, Some(Proof::Gone(_)))
     }
 
-    /// Waits for the end of the main process.
     pub(crate) async fn exited(&self) -> ExitStatus {
         let mut state = self.state.subscribe();
         let exit = state.wait_for(|state| state.exit.is_some()).await;
-        // The sender is ours, so it cannot be closed while we wait.
         exit.map_or(ExitStatus::Unknown, |state| {
             state.exit.unwrap_or(ExitStatus::Unknown)
         })
@@ -116,7 +103,6 @@ impl Ending {
         }
     }
 
-    /// Waits for a final conclusion.
     pub(crate) async fn gone(&self) -> Result<Gone, StepError> {
         let mut state = self.state.subscribe();
         let is_last = |proof: &Proof| !matches!(proof, Proof::Awaits(_));
@@ -130,7 +116,6 @@ impl Ending {
         }
     }
 
-    /// Waits for any conclusion.
     #[cfg(target_os = "linux")]
     pub(crate) async fn over(&self) {
         let mut state = self.state.subscribe();

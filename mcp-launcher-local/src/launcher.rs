@@ -20,15 +20,12 @@ use crate::{orphans, remnant, sys};
 /// The program is looked up in the `PATH` that the server will see. It starts with the environment
 /// that the specification allows, and with no descriptor of the host but its three streams.
 ///
-/// On Linux each server gets a [guardian](Isolation::Guardian) by default, on Windows a job object,
-/// elsewhere a process group. [`semantics`](ServerLauncher::semantics) states what that guarantees,
-/// or why it is not available; [`require`](LocalLauncherBuilder::require) turns a fallback into an
-/// error.
+/// Each server gets a [guardian](Isolation::Guardian) on Linux, a job object on Windows, and a
+/// process group elsewhere. [`semantics`](ServerLauncher::semantics) states what that guarantees,
+/// or why it is not available.
 ///
-/// The launcher has two threads and one epoll descriptor per host process, shared by all servers
-/// and launchers. They reap ended processes, and search for processes that left their cgroup. It
-/// installs no signal handler, does not change the disposition of SIGCHLD, and waits for no process
-/// but its own.
+/// All launchers of a host process share two threads and one epoll descriptor. They install no
+/// signal handler, do not change the disposition of SIGCHLD, and wait for no process but their own.
 ///
 /// # Drop
 ///
@@ -56,13 +53,12 @@ impl LocalLauncher {
 
     /// Finds out what this machine allows, and returns the containment of the next launch.
     ///
-    /// Starts up to three processes that end at once and waits for them, about half a millisecond
-    /// each, on a thread that may block. The answer is kept for the life of the process;
-    /// [`semantics`](ServerLauncher::semantics) reads it.
+    /// Starts up to three processes that end at once, about half a millisecond each, on a thread
+    /// that may block. The answer is kept for the life of the process.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: if dropped, the probe finishes and its answer is kept all the same.
+    /// Cancel safe: if dropped, the probe finishes and its answer is kept.
     pub async fn probe(&self) -> Containment {
         let isolation = self.isolation;
         let found = blocking(move || {
@@ -93,9 +89,8 @@ impl LocalLauncherBuilder {
     ///
     /// Zero by default: when the host is gone (killed, aborted, exited without drops), the server
     /// is killed at once. Otherwise its guardian sends SIGTERM to the tree, and SIGKILL when this
-    /// time is over. This affects nothing else: a server that is dropped, terminated or killed by a
-    /// living host ends by the host's own deadlines. A process group has no guardian, so nothing
-    /// acts on the host's end; a job object ends with its host at once.
+    /// time is over. A living host ends its servers by its own deadlines. A process group has no
+    /// guardian, so nothing acts on the host's end; a job object ends with its host at once.
     pub fn posthumous_grace(mut self, grace: Duration) -> Self {
         self.launcher.posthumous_grace = grace;
         self
@@ -127,10 +122,8 @@ impl ServerLauncher for LocalLauncher {
         ))
     }
 
-    /// Reads known answers; never starts a process, never blocks.
-    ///
-    /// The first launch, or [`probe`](LocalLauncher::probe), finds out what this machine allows.
-    /// Before that, the mechanism is "not known yet", which promises nothing.
+    /// Reads known answers; never starts a process, never blocks. Before the first launch or
+    /// [`probe`](LocalLauncher::probe), the mechanism is "not known yet", which promises nothing.
     fn semantics(&self) -> TerminationSemantics {
         let plan = Plan::known(self.isolation);
         let containment = plan.map_or_else(unknown, |plan| plan.containment().clone());
@@ -139,8 +132,7 @@ impl ServerLauncher for LocalLauncher {
             .polite_signal()
     }
 
-    /// Looks the program up and starts it, on a thread that may block: a path on a network mount
-    /// must not stall the runtime.
+    /// Looks the program up and starts it, on a thread that may block, as a network mount does.
     async fn launch(
         &self,
         spec: &ServerSpec,
@@ -150,8 +142,7 @@ impl ServerLauncher for LocalLauncher {
         let (isolation, required) = (self.isolation, self.required.clone());
         let grace = self.posthumous_grace;
         let owned = spec.clone();
-        // If this future is dropped, the server is started anyway, and killed at once by the drop
-        // of the unused result.
+        // If this future is dropped, so is the result, which kills the server.
         let spawned = blocking(move || {
             sys::own_servers().map_err(|error| {
                 LaunchErrorKind::backend("servers cannot be launched from here", error)
@@ -178,8 +169,7 @@ impl ServerLauncher for LocalLauncher {
     }
 }
 
-/// Finds out which containment this machine has, as [`LocalLauncher::probe`] does, and leaves no
-/// trace: no ledger is made, and none of an earlier host is removed. Blocks for some milliseconds.
+/// Finds out which containment this machine has, without a ledger. Blocks for some milliseconds.
 #[cfg(target_os = "linux")]
 pub fn containment() -> Containment {
     Plan::look().containment().clone()

@@ -1,5 +1,4 @@
-//! The `PATH` of the user's terminals, for programs that were started from a desktop and have a
-//! shorter one.
+//! The `PATH` of the user's terminals, for programs that were started from a desktop.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,26 +13,23 @@ use nix::unistd::{User, geteuid};
 
 use crate::sys::{self, Pid};
 
-/// The maximum output of the shell.
 const TEXT_MAX: usize = 1 << 20;
 
 /// Returns the `PATH` of the user's login shell, as a new terminal has it. Blocks, for `limit` at
 /// most.
 ///
-/// The shell is that of the variable `SHELL`, or else the one that the system has for this user. It
-/// reads the files of an interactive login shell, in a session of its own, without a terminal and
-/// with an empty input. It and its process group are killed when it has answered or the time is
-/// over; processes that its files start in other groups are left. Where this process ignores
-/// SIGCHLD, the group of a shell that has ended is left as well: its pid may be reused.
+/// The shell is that of the variable `SHELL`, or else this user's of the system. It reads the files
+/// of an interactive login shell, in a session of its own, without a terminal and with an empty
+/// input. It and its process group are killed afterwards; processes that its files start in other
+/// groups are left. Where this process ignores SIGCHLD, the group of a shell that has ended is left
+/// as well.
 ///
 /// SIGTERM, SIGINT, SIGHUP and SIGQUIT are blocked in this thread meanwhile, and end the wait. If
-/// this process is killed meanwhile, the kernel kills the shell, but not what its files have
-/// started.
+/// this process is killed meanwhile, the kernel kills the shell.
 ///
 /// # Errors
 ///
-/// There is no such shell, it ends without an answer, it gives none in time, or one of these
-/// signals has arrived.
+/// There is no such shell, it gives no answer in time, or one of these signals has arrived.
 pub fn login_path(limit: Duration) -> io::Result<OsString> {
     let end = sys::deadline(limit);
     let shell = shell()?;
@@ -77,8 +73,7 @@ fn shell() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this user has no login shell"))
 }
 
-/// Returns the options of an interactive login shell that executes a line. Shells of the C family
-/// allow no other option beside `-l`.
+/// Returns the options of an interactive login shell. The C family allows none beside `-l`.
 fn options_of(shell: &Path) -> &'static str {
     match shell.file_name().and_then(OsStr::to_str) {
         Some("csh" | "tcsh") => "-ic",
@@ -122,8 +117,7 @@ fn listen(
     }
 }
 
-/// Returns the variable in an environment between two marks; `None` before the second mark has
-/// arrived.
+/// Returns the variable in an environment between two marks; `None` before the second mark.
 fn path_in(text: &[u8], mark: &[u8]) -> Option<Option<OsString>> {
     let find = |text: &[u8]| text.windows(mark.len()).position(|part| part == mark);
     let text = &text[find(text)? + mark.len()..];

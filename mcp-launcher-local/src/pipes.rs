@@ -13,7 +13,6 @@ use tokio::net::unix::pipe;
 use crate::command::short_of;
 use crate::sys;
 
-/// The host's ends, registered with the runtime.
 #[derive(Debug)]
 pub(crate) struct Ours {
     pub(crate) stdin: pipe::Sender,
@@ -21,7 +20,6 @@ pub(crate) struct Ours {
     pub(crate) stderr: Output,
 }
 
-/// The server's ends.
 #[derive(Debug)]
 pub(crate) struct Theirs {
     pub(crate) stdin: OwnedFd,
@@ -29,10 +27,8 @@ pub(crate) struct Theirs {
     pub(crate) stderr: OwnedFd,
 }
 
-/// Opens the three streams of a server.
-///
-/// They are registered with the current runtime before there is a server: a runtime that is being
-/// shut down, or has no I/O, is an error while there is nothing to undo.
+/// Opens the three streams of a server, registered with the current runtime: one that is being shut
+/// down, or has no I/O, is an error while there is nothing to undo.
 pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
     let failed = |error| short_of(error, "the server's streams could not be opened");
     let pair = || io::pipe().map_err(failed);
@@ -57,7 +53,6 @@ pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
     Ok((ours, theirs))
 }
 
-/// Registers the host's end of standard output or standard error.
 fn reader(fd: OwnedFd) -> io::Result<Output> {
     Ok(Output {
         pipe: pipe::Receiver::from_owned_fd(fd)?,
@@ -67,9 +62,8 @@ fn reader(fd: OwnedFd) -> io::Result<Output> {
 
 /// An output of a server.
 ///
-/// A pipe holds 64 KiB, and a server with a long message sleeps and wakes once per 64 KiB, which
-/// costs more than the copying. So a pipe that was found full is enlarged, once, while the
-/// [budget](MAX_LARGE) lasts.
+/// A long message wakes the server once per 64 KiB, which costs more than the copying. So a pipe
+/// that was found full is enlarged, once, while the [budget](MAX_LARGE) lasts.
 #[derive(Debug)]
 pub(crate) struct Output {
     pipe: pipe::Receiver,
@@ -92,11 +86,10 @@ const USUAL: usize = 64 * 1024;
 /// The size that a pipe may have without privileges, in bytes: `/proc/sys/fs/pipe-max-size`.
 const LARGE: usize = 1024 * 1024;
 
-/// The maximum of large pipes of one host. Linux allows all programs of a user 64 MiB of pipes
-/// before it makes new ones tiny (pipe(7), `pipe-user-pages-soft`): half of it is left to others.
+/// The maximum of large pipes of one host: half of the 64 MiB that Linux allows all programs of a
+/// user before it makes new pipes tiny (pipe(7), `pipe-user-pages-soft`).
 const MAX_LARGE: usize = 32;
 
-/// The current number of large pipes.
 static LARGE_PIPES: AtomicUsize = AtomicUsize::new(0);
 
 impl Output {
@@ -107,7 +100,6 @@ impl Output {
             return;
         }
         LARGE_PIPES.fetch_sub(1, Ordering::Relaxed);
-        // Tried once: the refusal is a limit of this user's, which another try would meet again.
         self.size = Size::Fixed;
     }
 }

@@ -11,8 +11,7 @@ use crate::sys;
 /// Returns the absolute path of `program`.
 ///
 /// A name is looked up in the `PATH` of `env`, the environment that the *server* will see; a path
-/// is relative to `cwd`. Resolving it here, before the start, allows `posix_spawn`, and lets the
-/// error name the searched directories.
+/// is relative to `cwd`. The error names the searched directories.
 pub(crate) fn resolve(
     program: &OsStr,
     env: &BTreeMap<OsString, OsString>,
@@ -29,7 +28,6 @@ pub(crate) fn resolve(
     }
     let path = sys::variable(env, "PATH").unwrap_or(sys::DEFAULT_PATH.as_ref());
     let searched: Vec<PathBuf> = std::env::split_paths(path)
-        // An empty entry and a relative one are relative to the server.
         .map(|dir| cwd.join(dir))
         .collect();
     let mut not_executable = None;
@@ -56,7 +54,6 @@ enum Refusal {
     NotExecutable,
 }
 
-/// Returns the first executable file that `path` may mean.
 fn find(path: &Path, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Refusal> {
     let mut refused = None;
     for spelling in sys::spellings(path, env).into_iter() {

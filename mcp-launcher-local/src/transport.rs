@@ -66,7 +66,6 @@ impl LocalLauncher {
     }
 }
 
-/// Returns the name of a command's server: that of its program.
 fn name(command: &StdCommand) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_stem().unwrap_or(program.as_os_str());

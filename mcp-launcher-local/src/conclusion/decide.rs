@@ -1,5 +1,5 @@
-//! The host's conclusion about a server where its guardian gives none: it was killed, or a tracer
-//! holds it. Pure; the model test includes this file by path.
+//! The host's verdict on a server whose guardian gives none: it was killed, or a tracer holds it.
+//! Pure; the model test includes this file by path.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,9 @@ pub(crate) enum Main {
     Outside,
     /// It could not be looked at.
     Unknown,
-    /// It was the init of a PID namespace and has ended; the kernel has ended all others inside
-    /// before.
+    /// It was the init of a PID namespace and has ended, after all others inside.
     InitEnded,
-    /// It would be the init of a PID namespace, and the guardian has not reported one. The server
-    /// has no process elsewhere, and init carries the mark: it runs our program.
+    /// The guardian has not reported the init of the PID namespace, which would carry the mark.
     InitNotSeen,
 }
 
@@ -40,7 +38,6 @@ pub(crate) enum Holder {
 /// The processes that carry the server's identity, after that: the result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// No process that can be read.
     Nobody,
     /// This number of processes, which were ended.
     Somebody(usize),
@@ -52,13 +49,11 @@ pub(crate) enum Marked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Adopted {
     Nobody,
-    /// The pids and names of these.
     Somebody(String),
     /// The search failed.
     Unknown(String),
 }
 
-/// The facts about a server that a verdict needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) main: Main,
@@ -68,9 +63,6 @@ pub(crate) struct Findings {
 }
 
 /// Returns what the holder adds to the evidence of a report, or why the report is no proof.
-///
-/// A process that has entered a foreign PID namespace and was orphaned there is no descendant of
-/// the guardian's. It is inside of the cgroup, or the search that follows finds it.
 pub(crate) fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>> {
     match holder {
         Holder::None => Ok(None),
@@ -80,7 +72,6 @@ pub(crate) fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static
 }
 
 impl Findings {
-    /// Returns the evidence that nothing is left, or why there is no proof.
     pub(crate) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
         let emptied = concluded(&self.holder)?;
         match (&self.main, &self.marked) {
@@ -91,8 +82,8 @@ impl Findings {
             }
             _ => {}
         }
-        // A process that left the cgroup, had none or wiped its environment, or one of its
-        // ancestors in the server, was reparented when the guardian ended.
+        // What lives of the server has, or is below, a process that was reparented when the
+        // guardian ended.
         match (&self.marked, &self.adopted) {
             (Marked::Unknown(error), _) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
@@ -104,7 +95,6 @@ impl Findings {
         }
     }
 
-    /// Returns whether the main process is known to have ended.
     pub(crate) fn main_has_ended(&self) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,

@@ -22,7 +22,6 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 use self::decide::{Adopted, Findings, Holder, Main, Marked};
 use crate::ending::Proof;
 
-/// The number of swept processes that are named; more are counted.
 const NAMES_MAX: usize = 64;
 
 /// The final report of a guardian, or the exit of a group's leader.
@@ -33,36 +32,31 @@ pub(crate) struct FinalReport {
     pub(crate) gone: Gone,
     /// `true` if the guardian has removed the cgroup.
     pub(crate) emptied: bool,
-    /// `true` if there was a server. Where nothing was executed, no process can have escaped.
+    /// `true` if there was a server. Otherwise no process can have escaped.
     pub(crate) executed: bool,
 }
 
-/// The result of emptying what holds the server, and what the host knew before.
+/// The result of emptying the holder, and what the host knew before.
 #[derive(Debug, Clone)]
 pub(crate) struct Emptied {
-    /// The main process; used only without a report.
     pub(crate) main: Main,
     pub(crate) holder: Holder,
     pub(crate) inside: Inside,
 }
 
-/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The processes that were found and sent SIGKILL.
     pub(crate) ended: Inside,
-    /// Empty unless the search was everywhere.
     pub(crate) adopted: Adopted,
 }
 
-/// The processes that the host has ended: inside of the holder, or found by identity.
+/// The processes that the host has ended; the first of them are named.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inside {
     named: Vec<Remnant>,
     count: usize,
 }
 
-/// A fact that a callback carries to the conclusion.
 #[derive(Debug)]
 pub(crate) enum Event {
     Reported(FinalReport),
@@ -76,7 +70,6 @@ pub(crate) enum Event {
     Again,
 }
 
-/// The reaction to an event: what to publish, then what to do.
 #[derive(Debug, Default)]
 pub(crate) struct Acts {
     pub(crate) exit: Option<ExitStatus>,
@@ -84,7 +77,7 @@ pub(crate) struct Acts {
     pub(crate) next: Option<Next>,
 }
 
-/// The next step of the host, whose result is another event.
+/// The next step, whose result is another event.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Publish the exit, and empty the holder unless the guardian has.
@@ -106,19 +99,16 @@ enum Step {
     Running,
     Emptying,
     Searching(Emptied),
-    /// The proof is there, and waits for the guardian's end: a proof implies that the guardian has
-    /// gone too.
+    /// The proof is there. It implies that the guardian has gone too.
     Settled(Option<ExitStatus>, Gone),
     Lost,
     Proven,
 }
 
-/// The conclusion on one server's end.
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     /// Its processes carry a mark, so that they can be searched for.
     is_marked: bool,
-    /// Kept also while the search fails.
     report: Option<FinalReport>,
     /// How the guardian has ended. Set from the beginning where there is none.
     guardian_end: Option<String>,
@@ -149,12 +139,11 @@ impl Conclusion {
         }
     }
 
-    /// Returns whether it has begun.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.step, Step::Running)
     }
 
-    /// Takes an event in. One that does not belong to the current step changes nothing.
+    /// Takes an event in; one that does not belong to the current step is ignored.
     pub(crate) fn on(&mut self, event: Event) -> Acts {
         match (mem::take(&mut self.step), event) {
             (Step::Running, Event::Reported(report)) => {
@@ -207,8 +196,8 @@ impl Conclusion {
     fn emptied(&mut self, emptied: Emptied) -> Acts {
         let Emptied { main, holder, .. } = &emptied;
         let (exit, may_hide) = match &self.report {
-            // The guardian and an empty cgroup show no process that was orphaned in a foreign PID
-            // namespace and has left the cgroup.
+            // A process that was orphaned in a foreign PID namespace, and has left the cgroup, is
+            // not seen.
             Some(report) => {
                 let may_hide = report.executed && decide::concluded(holder).is_ok();
                 (None, may_hide)
@@ -263,7 +252,6 @@ impl Conclusion {
         }
     }
 
-    /// Judges without a report.
     fn judge_alone(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
         let (marked, adopted) = match found {
             Ok(Found { ended, adopted }) if ended.count == 0 => (Marked::Nobody, adopted),
@@ -329,7 +317,6 @@ impl Acts {
 }
 
 impl Inside {
-    /// Names the first of these processes, and counts the rest.
     pub(crate) fn these(all: impl ExactSizeIterator<Item = (u32, String)>) -> Self {
         Self {
             count: all.len(),

@@ -1,21 +1,12 @@
 //! Containment by process group: what every Unix has.
 //!
-//! ```text
-//!  Running ──leader exits──▶ Leaderless ──group empty──▶ Gone
-//!     │                          │ ▲
-//!     └── signals reach ─────────┘ └ each exit of a member looks again
-//!         the whole group
-//! ```
+//! The leader is held by a pidfd. Where the kernel can signal a group through it (Linux 6.9), the
+//! leader is reaped at once; elsewhere it stays a zombie until the group is empty, which keeps the
+//! group's number from being reissued. A thread of its own lists the members; signals do not wait
+//! for it.
 //!
-//! The leader is held by a pidfd. Where the kernel can signal a group through
-//! it (Linux 6.9), the leader is reaped at once; elsewhere it stays a zombie
-//! until the group is empty, which keeps the group's number from being reissued.
-//!
-//! Signals do not wait for a listing. A thread of its own lists the members; a report names the
-//! swept ones that it saw in time.
-//!
-//! Not guaranteed: a process that leaves the group (`setsid`, a daemon, a
-//! browser) is not reached, and nothing happens when the host is killed.
+//! Not guaranteed: a process that leaves the group (`setsid`, a daemon, a browser) is not reached,
+//! and nothing happens when the host is killed.
 
 mod server;
 mod spawn;
@@ -25,7 +16,6 @@ pub(crate) use spawn::spawn;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
-/// The containment that this level promises.
 pub(crate) fn containment() -> Containment {
     // On Linux only a guardian ends anything when the host dies.
     let (mechanism, on_host_death) = match cfg!(target_os = "linux") {

@@ -20,7 +20,6 @@ use crate::orphans;
 use crate::sys::{self, ExitEvent, Leader, Member, Signal};
 use crate::worker::Worker;
 
-/// The terminator of a server in a process group.
 #[derive(Debug)]
 pub(super) struct GroupServer {
     group: Arc<Group>,
@@ -28,31 +27,28 @@ pub(super) struct GroupServer {
     containment: Containment,
 }
 
-/// Shared with the watcher, so that the server is reaped even if the terminator is dropped.
+/// The state of a server, which the watcher shares: it is reaped even when its owner is dropped.
 #[derive(Debug)]
 struct Group {
     leader: Leader,
     start_time: Option<u64>,
-    /// The mark of all its processes, unless one has cleared its environment.
+    /// The mark of its processes.
     identity: Option<Cookie>,
     state: Mutex<State>,
     ending: Ending,
 }
 
-/// Lists groups on a thread of its own: it may take long, and must delay neither a forced end nor
-/// another server.
+/// Lists groups on a thread of its own: a listing may take long, and must not delay an end.
 static LISTINGS: Worker<Arc<Group>> = Worker::new("mcp-lifecycle-list", |groups| {
     for group in groups {
         sys::shielded(|| group.list());
     }
 });
 
-/// Starts the listing thread, unless it runs.
 pub(super) fn start() -> io::Result<()> {
     LISTINGS.start()
 }
 
-/// The reasons why there is no proof.
 const HIDDEN: &str = "the kernel reports a process in its process group, but /proc shows \
                       none (hidepid, and a process of another user)";
 const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?)";
@@ -74,7 +70,7 @@ impl GroupServer {
         });
         let watched = Arc::clone(&group);
         group.leader.watch(move || watched.leader_exited())?;
-        // Optional: the watcher's thread sees the exit as well, also while the runtime shuts down.
+        // Optional: the watcher's thread sees the exit as well.
         let exit = ExitEvent::of(&group.leader).ok();
         Ok(Self {
             group,
@@ -85,8 +81,7 @@ impl GroupServer {
 }
 
 impl GroupServer {
-    /// Waits for `end`. Notes the exit itself if this task sees it before the watcher's thread
-    /// does.
+    /// Waits for `end`, and notes the exit if this task sees it before the watcher's thread does.
     async fn see_exit<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
         let Some(exit) = &self.exit else {
@@ -104,7 +99,7 @@ impl GroupServer {
 }
 
 impl Group {
-    /// Notes the exit. The first observer runs it, the watcher's thread or a waiting task.
+    /// Notes the exit, once.
     fn leader_exited(self: &Arc<Self>) {
         let mut state = self.lock();
         if state.conclusion.has_begun() {
@@ -132,7 +127,6 @@ impl Group {
         self.act(acts);
     }
 
-    /// Does what the conclusion asks for.
     fn act(self: &Arc<Self>, acts: Acts) {
         let Acts { exit, proof, next } = acts;
         match next {
@@ -200,8 +194,7 @@ impl Group {
             orphans::end_group(self.leader.pid(), identity, Duration::ZERO);
         }
         let look = || sys::members_of_group(self.leader.pid());
-        // A first look may miss a child that has just lost its parent, so an empty result is
-        // checked again.
+        // A first look may miss a child that has just lost its parent.
         let members = look().and_then(|members| match members.is_empty() {
             true => look(),
             false => Ok(members),
@@ -230,8 +223,7 @@ impl Group {
                 false => self.emptied(Holder::Empty(Evidence::ProcessGroupEmpty)),
             };
         };
-        // One member at a time: its exit triggers the next look. It may also leave the group and
-        // live on, so each signal looks again too.
+        // One member at a time: its exit triggers the next look, as each signal does.
         let pid = first.pid;
         if self.lock().waits_for.replace(pid) == Some(pid) {
             return;
@@ -253,7 +245,6 @@ impl Group {
     }
 
     /// Gives up the number of a group that was killed and cannot be listed, after one more SIGKILL.
-    /// A group that was not killed keeps it.
     fn let_go(&self) {
         let mut state = self.lock();
         if !state.is_killed || state.is_reaped {
@@ -278,8 +269,7 @@ impl Group {
             return Ok(());
         }
         if !self.is_known() {
-            // The number may belong to another group by now, so no signal is sent. If no group has
-            // it, that is the proof.
+            // The number may be another group's by now. If no group has it, that is the proof.
             if self.is_empty() {
                 self.look_again();
             }
@@ -298,8 +288,7 @@ impl Group {
         sent
     }
 
-    /// Returns whether the group's number still means this group, or the kernel reaches it by
-    /// descriptor.
+    /// Returns whether a signal reaches this group and no other.
     fn is_known(&self) -> bool {
         self.leader.reaches_group() || !self.lock().is_reaped
     }

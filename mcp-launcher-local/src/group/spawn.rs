@@ -18,10 +18,8 @@ use crate::{orphans, pipes};
 /// Starts `command` with its streams on pipes. Blocks while the system executes it, some tenths of
 /// a millisecond.
 ///
-/// Without `pre_exec`, which turns `posix_spawn` into `fork`: that costs more the larger the host's
-/// heap is.
-///
-/// Steps that can fail or panic without a server come before the spawn.
+/// Without `pre_exec`, which turns `posix_spawn` into `fork`. Steps that can fail without a server
+/// come before the spawn.
 pub(crate) fn spawn(
     command: &Command,
     containment: Containment,
@@ -51,7 +49,6 @@ pub(crate) fn spawn(
         child: Some(process.spawn().map_err(|error| command.explain(error))?),
         identity: command.identity.clone(),
     };
-    // The host's copies of the server's ends.
     drop(process);
     let server = child.take_over(containment).map_err(|error| {
         let what = match child.end() {
@@ -68,7 +65,6 @@ pub(crate) fn spawn(
     ))
 }
 
-/// The time that an undone launch waits for its child.
 const UNDO_LIMIT: Duration = Duration::from_secs(1);
 
 /// A child that is ended on drop, unless a terminator takes it.
@@ -97,14 +93,13 @@ impl EndUnlessOwned {
 }
 
 impl EndUnlessOwned {
-    /// Ends the child and its group. Returns whether it did. Blocks until the child has ended, for
-    /// at most [`UNDO_LIMIT`].
+    /// Ends the child and its group, and returns whether it did. Blocks for at most [`UNDO_LIMIT`].
     fn end(&mut self) -> bool {
         let pid = self.pid();
         let (Some(pid), Some(child)) = (pid, self.child.take()) else {
             return true;
         };
-        // Where SIGCHLD is ignored or another thread reaps, the number may be free by now.
+        // Where another part of the host reaps, the number may be free by now.
         let server = self.identity.as_ref();
         let killed = sys::kill_group_of_child(pid)
             || server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));

@@ -10,15 +10,13 @@ pub(super) struct State {
     pub(super) conclusion: Conclusion,
     /// The leader is reaped. The lock is held while a signal needs its number.
     pub(super) is_reaped: bool,
-    /// It was sent SIGKILL.
     pub(super) is_killed: bool,
-    /// It is queued for a listing.
     pub(super) is_queued: bool,
     /// The member that is watched for its end.
     pub(super) waits_for: Option<Pid>,
     /// Members found from now on count as swept.
     sweeps: bool,
-    /// The members besides the leader at the last listing, and earlier ones that were swept.
+    /// The members besides the leader at the last listing, and all that were swept.
     known: BTreeMap<Pid, Known>,
 }
 
@@ -45,8 +43,8 @@ impl State {
         }
     }
 
-    /// Marks the members besides the leader as swept. Neither blocks nor allocates, because a
-    /// signal is about to be sent.
+    /// Marks the members besides the leader as swept, before a signal: neither blocks nor
+    /// allocates.
     pub(super) fn sweep(&mut self, group: Pid) {
         self.sweeps = true;
         let known = self.known.iter_mut().filter(|(_, known)| !known.swept);
@@ -55,7 +53,6 @@ impl State {
         }
     }
 
-    /// Notes the result of a listing.
     pub(super) fn note(&mut self, members: &[Member], leader: Pid) {
         let swept = self.sweeps;
         self.known.retain(|_, known| known.swept);

@@ -2,10 +2,9 @@
 //! parents. Pure; the model test includes this file by path.
 //!
 //! An orphan is reparented to the nearest subreaper above, which was the guardian, or to the first
-//! process of its PID namespace. So while any process of the server lives after its guardian has
-//! gone, at least one of them is a child of an adopter: a process above the host, or the first
-//! process of a namespace that it has entered. Neither a wiped environment nor a cgroup that was
-//! left changes that.
+//! process of its PID namespace. So one of the server's living processes is a child of an adopter:
+//! a process above the host, or the first process of a namespace that it has entered. A wiped
+//! environment and a left cgroup do not change that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +16,11 @@ use crate::sys::{ProcessState, Seen};
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
     pub(crate) processes: BTreeMap<u32, Seen>,
-    /// The pids of those that adopt orphans.
     pub(crate) adopters: BTreeSet<u32>,
     /// The sessions in which servers of this host are started.
     pub(crate) own_sessions: [u32; 2],
 }
 
-/// The owner of an adopted process, by its mark and its cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// It has no mark, or none that can be read.
@@ -40,11 +37,10 @@ impl Scene {
     /// Returns the adopted processes that may belong to a server that was started at `since`, in
     /// clock ticks since boot.
     pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Seen> {
-        // A process cannot enter a session: it was born in it, or made it. The server is born in one
-        // of the host's, but in a group of its own. So a process that shares another session, or
-        // within these a group, with one that cannot be the server's is not the server's either; nor
-        // is one whose session or group was made elsewhere. Zombies prove nothing: one may be the
-        // guardian itself, where a tracer holds it.
+        // A process is born in a session, or makes it. The server is born in one of the host's, but
+        // in a group of its own. So a process is not the server's if it shares another session, or
+        // within the host's a group, with one that cannot be; nor if its session or group was made
+        // elsewhere. Zombies prove nothing: one may be the guardian itself.
         let company = |process: &Seen| match self.own_sessions.contains(&process.session) {
             true => (process.session, Some(process.group)),
             false => (process.session, None),
@@ -89,8 +85,8 @@ impl Scene {
         all
     }
 
-    /// Returns the processes with a parent that is not in the snapshot, or is younger than they are
-    /// and so has a reused pid: they have been reparented since.
+    /// Returns the processes with a parent that is missing, or younger than they are: reparented
+    /// since.
     pub(crate) fn strays(&self) -> impl Iterator<Item = u32> {
         let has_parent = |process: &&Seen| match self.processes.get(&process.parent) {
             Some(parent) => parent.start_time <= process.start_time,
@@ -102,7 +98,6 @@ impl Scene {
 }
 
 impl Whose {
-    /// Returns whether it can belong to `server`, which was started at `since`.
     pub(crate) fn may_be(&self, server: &Cookie, since: u64) -> bool {
         // A younger host may have been started by the server.
         let is_nested = |host: &HostId| host != server.host() && host.start_time() >= since;

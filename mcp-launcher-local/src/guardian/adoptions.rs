@@ -12,24 +12,20 @@ use crate::patience::Patience;
 use crate::program;
 use crate::sys::{self, ProcessState, Seen};
 
-/// A server that has lost its guardian, and the time of its start.
 pub(super) struct Wanted<'a> {
     pub(super) identity: &'a Cookie,
     pub(super) since: u64,
 }
 
-/// The number of looks in a row that must agree: pids are reused, so a single look can miss a
-/// process between a parent and a child with a lower pid.
+/// The number of equal looks in a row: where a pid is reused, one look can miss a process.
 const EQUAL_LOOKS: u32 = 2;
 
 const RESTLESS: &str = "processes come and go faster than they can be looked at";
 
-/// The number of processes that are named; more are counted.
 const NAMES_MAX: usize = 16;
 
-/// Returns for each server the processes that may be left of it. Blocks for milliseconds, for 1.5 s
-/// where processes keep appearing, and up to eleven times as long on a machine that is starved of
-/// CPU.
+/// Returns for each server the processes that may be left of it. Blocks for milliseconds; at most
+/// for 1.5 s, and eleven times as long without CPU time.
 pub(super) fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
     if wanted.is_empty() {
         return Vec::new();
@@ -100,7 +96,6 @@ fn describe(left: &[u32]) -> Adopted {
     })
 }
 
-/// The owner of an adopted process, if it is known.
 enum Answer {
     Whose(Whose),
     /// Not yet: it is in `execve`, or exits.
@@ -133,7 +128,7 @@ fn ask(process: &Seen, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result<An
 }
 
 /// Returns whether a cgroup is that of the first process of a PID namespace, and neither this
-/// host's nor one below it (every cgroup is below the root, which does not count).
+/// host's nor one below it.
 fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
     let Some(own) = sys::cgroup_of(std::process::id())? else {
         return Ok(false);
@@ -160,7 +155,6 @@ fn adopters() -> io::Result<BTreeSet<u32>> {
     Ok(above)
 }
 
-/// Lists all processes, each with a parent that is listed as well.
 fn see_all(
     adopters: &BTreeSet<u32>,
     wanted: &[Wanted<'_>],

@@ -1,7 +1,5 @@
-//! Does what the [conclusion](super::conclusion) asks for: empties the cgroup, takes over from a
-//! guardian that left no report, searches, publishes.
-//!
-//! Runs on the watcher's thread, on the search's, or on that of a retrying caller.
+//! Does what the [conclusion](crate::conclusion) asks for, on the watcher's thread, the search's,
+//! or a retrying caller's.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -18,9 +16,8 @@ use crate::sys::{self, Pid, ProcessState, Seen};
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 
 impl Server {
-    /// Carries an event to the conclusion, and acts.
     pub(super) fn advance(self: &Arc<Self>, event: Event) {
-        // Wakers are foreign code, which runs under no lock.
+        // No lock is held while wakers, foreign code, run.
         let Acts { exit, proof, next } = self.conclusion().on(event);
         let is_proven = matches!(proof, Some(Proof::Gone(_)));
         if let Some(Proof::Lost(why)) = &proof {
@@ -45,14 +42,13 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reaps the guardian if it has ended, which it mostly has: then exit and proof are published in
-    /// one update.
+    /// Reaps a guardian that has ended, as it mostly has: exit and proof are then published at
+    /// once.
     fn await_guardian(self: &Arc<Self>, exit: Option<ExitStatus>) {
         if self.is_guardian_over() {
             self.guardian_exited();
         }
         self.ending.publish(exit, None);
-        // The proof does not depend on the ledger.
         self.strike_out();
     }
 
@@ -72,8 +68,8 @@ impl Server {
                 inside: Inside::default(),
             }));
         }
-        // A process that entered a foreign PID namespace and was orphaned there is no descendant of
-        // the guardian's, but it is inside.
+        // An orphan in a foreign PID namespace is no descendant of the guardian's, but it is
+        // inside.
         let inside = killed(leaf, self.main_pid());
         self.ending.publish(exit, None);
         self.empty_cgroup(Main::Ended, inside);
@@ -95,8 +91,7 @@ impl Server {
         self.empty_cgroup(main, inside);
     }
 
-    /// Kills the init of the server's PID namespace and waits for its end; the kernel ends all
-    /// others inside before.
+    /// Kills the init of the server's PID namespace, and with it all others inside.
     fn end_namespace(self: &Arc<Self>, inside: Inside) {
         let init = self.main_pid().and_then(|pid| Pid::new(pid.into()));
         let Some(init) = init else {
@@ -109,8 +104,7 @@ impl Server {
             Ok(Some(seen)) => Ok(is_init(&seen) || self.start_time().is_none()),
             Err(_) => Ok(true),
         };
-        // It ends with its guardian by itself, unless it is held or has cleared its death signal:
-        // then waiting alone would be in vain.
+        // It ends with its guardian by itself, unless it is held or has cleared its death signal.
         let killed = match self.start_time() {
             Some(_) => look::kill(init.as_u32(), is_init),
             None => Ok(()),
@@ -150,13 +144,11 @@ impl Server {
         }
     }
 
-    /// Kills a main process that lives, or did a moment ago, out of reach of a cgroup and a
-    /// guardian. Its exit is published when it has ended.
+    /// Kills a main process that has left its cgroup or had none, and publishes its exit.
     fn kill_main(self: &Arc<Self>) {
         let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
             return;
         };
-        // If it survives, the search finds it or gives no proof.
         if let Err(error) = look::kill(pid.as_u32(), |seen| self.is_main(seen)) {
             sys::shielded(|| tracing::warn!(%error, "a server cannot be killed"));
         }
@@ -174,7 +166,6 @@ impl Server {
         }
     }
 
-    /// Removes the entry in the ledger: a later host has nothing to do.
     fn strike_out(&self) {
         if let Some(entry) = self.lock_entry().take() {
             entry.end();
@@ -182,8 +173,7 @@ impl Server {
     }
 }
 
-/// Kills the members of the cgroup. They are listed before the kill and named after it; a name that
-/// cannot be read is empty. The main process is not counted.
+/// Kills the members of the cgroup: listed before, named after. The main process is not counted.
 fn killed(leaf: &Leaf, main: Option<u32>) -> Inside {
     let mut members = leaf.members().unwrap_or_default();
     if let Err(error) = leaf.kill() {

@@ -25,10 +25,8 @@ struct Heard {
     failed: Option<(Stage, i32)>,
 }
 
-/// The socket of a server's guardian, for the watcher.
 struct Socket(Arc<Server>);
 
-/// The process of a server's guardian, for the watcher.
 struct Process(Arc<Server>);
 
 impl AsFd for Socket {
@@ -44,11 +42,7 @@ impl AsFd for Process {
 }
 
 impl Server {
-    /// Receives the guardian's reports from here on, on the watcher's thread.
-    ///
-    /// # Errors
-    ///
-    /// Nothing is watched then, and the caller ends the guardian.
+    /// Watches for the guardian's reports and its end. After an error, nothing is watched.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let (socket, process) = (Arc::clone(self), Arc::clone(self));
         let exit = sys::watch::readable(Arc::new(Process(Arc::clone(self))), move || {
@@ -58,7 +52,6 @@ impl Server {
         heard.map(drop).inspect_err(|_| exit.forget())
     }
 
-    /// Runs on the watcher's thread when the socket is readable.
     fn hear(self: &Arc<Self>) -> Interest {
         let mut buffer = [0; MESSAGE_MAX];
         let mut heard = Heard::default();
@@ -66,7 +59,6 @@ impl Server {
             match self.guardian.receive(&mut buffer) {
                 Ok(Received::Report(report)) => {
                     self.take(report, &mut heard);
-                    // The final report.
                     if heard.gone.is_some() {
                         break Interest::Done;
                     }
@@ -98,7 +90,7 @@ impl Server {
             emptied: heard.emptied,
             executed: heard.failed.is_none(),
         }));
-        // Only the end of the socket follows, which the guardian's exit shows as well.
+        // The guardian's exit follows.
         Interest::Done
     }
 
@@ -110,8 +102,7 @@ impl Server {
                 heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
-            // Not sent by the guardians of a launcher: `Adopted` is for one without a server,
-            // `OutOfMemory` for one with a limit.
+            // Only sent where there is no server, or a limit of memory.
             Report::Adopted { .. } | Report::OutOfMemory => {}
             Report::Gone {
                 status,
@@ -125,8 +116,7 @@ impl Server {
         }
     }
 
-    /// Handles the end of the guardian, now a zombie, as its watcher reports it or another step has
-    /// seen first.
+    /// Handles the end of the guardian, a zombie now; the first caller counts.
     pub(super) fn guardian_exited(self: &Arc<Self>) -> Interest {
         let mut is_first = false;
         let how = self.guardian_end.get_or_init(|| {
@@ -148,14 +138,12 @@ impl Server {
         Interest::Done
     }
 
-    /// Returns how it ended.
     fn reap_guardian(&self) -> String {
         let reaped = self.guardian.try_reap();
         let guardian = self.guardian.pid();
         match &reaped {
             Ok(Some(_)) => {}
-            // A readable descriptor means that it has ended. Looking again would find it a zombie
-            // for as long as the tracer likes.
+            // It stays a zombie for as long as the tracer likes.
             Ok(None) => sys::shielded(|| {
                 tracing::warn!(
                     guardian,
@@ -171,7 +159,7 @@ impl Server {
     }
 }
 
-/// Returns the guardian's account: the processes that it reaped after it had begun to signal.
+/// Returns the proof by a final report, with the processes that had to be ended.
 fn account(swept: &Listing<'_>) -> Gone {
     let named = swept
         .processes()

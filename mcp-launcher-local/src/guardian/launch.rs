@@ -60,7 +60,6 @@ impl Prepared {
     }
 }
 
-/// Adds a cgroup to a request.
 pub(super) fn in_cgroup<'a>(
     doors: Option<&'a Doors>,
     request: SpawnRequest<'a>,
@@ -73,7 +72,6 @@ pub(super) fn in_cgroup<'a>(
     }
 }
 
-/// Explains why there is no guardian.
 pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
     const WHAT: &str = "the server's guardian could not be started";
     let SpawnGuardianError::Failed { action, source } = error else {
@@ -84,18 +82,14 @@ pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
     })
 }
 
-/// Creates a fresh cgroup for a server.
 pub(crate) fn new_leaf(parent: &Path, server: Option<&Cookie>) -> io::Result<Leaf> {
     cgroup::new_name(server).and_then(|name| Leaf::create(parent, &name))
 }
 
 /// The outcome of a start, by the guardian's reports.
 pub(crate) enum Outcome {
-    /// The program runs, as the process with this pid.
     Started(u32),
-    /// Nothing was started.
     Failed(Stage, i32),
-    /// Nothing is left.
     Gone,
     /// The guardian was killed, or its reports cannot be received.
     Unknown,
@@ -132,7 +126,6 @@ fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
     others.into_iter().chain(marks).map(variable).collect()
 }
 
-/// Explains a start that failed at this stage.
 pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
@@ -141,7 +134,6 @@ pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> Laun
     }
 }
 
-/// Describes a stage that failed, for errors.
 pub(super) fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Setup => "the guardian could not set itself up",
@@ -166,8 +158,7 @@ pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
     CString::new(text.as_bytes()).map_err(nul)
 }
 
-/// The specification is checked for NUL bytes; the host's environment and the current directory
-/// cannot contain any.
+/// The specification is checked for NUL bytes; nothing else can contain any.
 fn nul(error: std::ffi::NulError) -> LaunchErrorKind {
     LaunchErrorKind::backend("a NUL byte cannot be passed on", error)
 }

@@ -61,7 +61,6 @@ impl Server {
         Ok(found.chain(self.ending.awaited()).collect())
     }
 
-    /// Looks for the main process, by pid and start time.
     pub(super) fn look_at_main(&self) -> Main {
         let Some(pid) = self.main_pid() else {
             return Main::NotSeen;
@@ -91,20 +90,18 @@ impl Server {
             Ok(leaf) if leaf.members()?.contains(&pid) => return Ok(Main::Inside),
             Ok(leaf) => sys::cgroup_of(pid)?.is_some_and(|path| leaf.is_named_in(&path)),
         };
-        // An exiting process leaves its cgroup a moment before it is a zombie, because all its
-        // threads have to exit first. Its `cgroup` file in `/proc` names the cgroup for as long as
-        // it has a pid.
+        // An exiting process leaves its cgroup before it is a zombie; its `cgroup` file still names
+        // it.
         Ok(match is_in_leaf || !lives()? {
             true => Main::Ended,
             false => Main::Outside,
         })
     }
 
-    /// Kills the descendants of the guardian. Not complete by itself: processes that are forked
-    /// meanwhile are missed.
+    /// Kills the descendants of the guardian, except for processes that are forked meanwhile.
     pub(super) fn kill_descendants(&self) {
         let all = sys::see_all().unwrap_or_default();
-        // Otherwise its pid may have been reused meanwhile.
+        // The pid may have been reused.
         if self.is_guardian_over() {
             return;
         }
@@ -134,20 +131,14 @@ impl Server {
     }
 }
 
-/// Kills a process, unless it has gone or `is_it` rejects it.
-///
-/// # Errors
-///
-/// It may live, and was not sent the signal.
+/// Kills a process, unless it has gone or `is_it` rejects it. After an error it may live.
 pub(super) fn kill(pid: u32, is_it: impl Fn(&Seen) -> bool) -> io::Result<()> {
     let is_it = || Ok(sys::look_at(pid)?.is_some_and(|now| is_it(&now)));
     sys::reserve::with(|| orphans::strike(pid, is_it, sys::kill_held).map(drop))
 }
 
-/// Finds the descendants of `root`, which is not reaped. Pure.
-///
-/// Processes are read one after the other, so a pid can be reused between two readings: a child
-/// older than its parent is skipped.
+/// Finds the descendants of `root`, which is not reaped. A child older than its parent is skipped:
+/// the pid was reused between two readings. Pure.
 fn descendants(root: u32, all: &[Seen]) -> Vec<&Seen> {
     let mut children = BTreeMap::<u32, Vec<&Seen>>::new();
     for seen in all {

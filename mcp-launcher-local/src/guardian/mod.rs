@@ -1,9 +1,7 @@
 //! Containment by guardian: the default on Linux.
 //!
 //! Each server's parent is a small process, the guardian, which outlives the host until everything
-//! that the server started has ended. `docs/containment.md` says how it works;
-//! [`program`](crate::program) starts it and speaks its protocol; this module makes a launcher of
-//! it.
+//! that the server started has ended: `docs/containment.md`.
 //!
 //! ```text
 //!  Spawned ──Started──▶ Running ──MainExited──▶ Leaderless ──Gone──▶ Gone
@@ -12,13 +10,8 @@
 //! ```
 //!
 //! *Lost* is the one end without proof: the guardian was killed, and the server had no cgroup of
-//! its own, or has left it, or the search failed. The host ends what it can find, and the
-//! termination names what may live; forcing the end again looks again. With a cgroup the host ends
-//! what is in it, and that is proof.
-//!
-//! A forced end waits for nothing: it sends the guardian a request, kills the cgroup, and resumes a
-//! guardian that was stopped. Where there is a cgroup, the host replaces a guardian that a tracer
-//! holds.
+//! its own, or has left it, or the search failed. The termination names what may live; forcing the
+//! end again looks again.
 //!
 //! ```text
 //! probe ──── tries out which containment this machine allows
@@ -59,11 +52,9 @@ pub(crate) use launch::{Outcome, Prepared, c_string, explain, new_leaf, no_guard
 pub(crate) use probe::{Found, known, look_at_machine, probe};
 pub(crate) use spawn::{Spawned, spawn};
 
-/// The time that a failed launch waits for the end of what it had started. It takes milliseconds;
-/// the limit is for processes that cannot be killed.
+/// The time that a failed launch waits for the end of what it had started.
 pub(crate) const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
-/// The reason why something is not available.
 pub(crate) type Why = Arc<str>;
 
 /// Says how a guardian ended, by what `try_reap` returned.
@@ -79,7 +70,6 @@ pub(crate) fn how_it_ended(reaped: &io::Result<Option<ExitStatus>>) -> String {
     }
 }
 
-/// The containment that a server gets besides its guardian.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The directory below which it gets a cgroup of its own, or why it gets none.
@@ -90,7 +80,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A guardian, with a cgroup if there can be one.
     pub(crate) fn guardian(found: &Found) -> Result<Self, Why> {
         found.guardian.clone()?;
         Ok(Self {
@@ -100,7 +89,6 @@ impl Plan {
         })
     }
 
-    /// A guardian and a PID namespace.
     pub(crate) fn namespace(found: &Found) -> Result<Self, Why> {
         let guardian = Self::guardian(found)?;
         found.namespaces.clone()?;
@@ -110,7 +98,6 @@ impl Plan {
         })
     }
 
-    /// Sets the time to end by itself once the host is gone.
     pub(crate) fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }

@@ -1,7 +1,5 @@
-//! Finds out by trying which containment this machine allows.
-//!
-//! A refusal holds for the life of the process. A failure that may pass, such as a limit that was
-//! reached, is reported and tried again next time.
+//! Finds out by trying which containment this machine allows. A refusal holds for the life of the
+//! process; a failure that may pass is tried again.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +18,6 @@ use crate::program::protocol::Stage;
 use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
-/// The containment that this machine allows, and why not more.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(super) guardian: Result<(), Why>,
@@ -34,12 +31,9 @@ static GUARDIAN: Question<()> = Question::new();
 static CGROUPS: Question<&Path> = Question::new();
 static NAMESPACES: Question<()> = Question::new();
 
-/// The reason why something was not found.
 #[derive(Debug)]
 enum Failure {
-    /// For as long as this process lives.
     Refused(String),
-    /// This time only.
     Passing(String),
 }
 
@@ -68,32 +62,27 @@ pub(crate) fn known(namespaces: bool) -> Option<Found> {
     })
 }
 
-/// Returns all answers, the one on PID namespaces only if asked for.
-///
-/// Starts up to three guardians for servers that cannot be executed, and waits for their ends, half
-/// a millisecond each. An answer that is known already is not tried again.
+/// Returns all answers, the one on PID namespaces only if asked for. For each that is missing,
+/// starts a guardian that ends at once and waits for it, half a millisecond.
 pub(crate) fn probe(namespaces: bool) -> Found {
     probe_by(namespaces, Trace::Recorded)
 }
 
-/// Probes without PID namespaces, for a caller that inspects the machine and has no servers:
-/// nothing is recorded, and leftovers of earlier hosts are kept. If the host is killed in the
-/// millisecond that this takes, it leaves an empty cgroup.
+/// Probes without PID namespaces and without a record, for a caller that has no servers. A host
+/// that is killed meanwhile leaves an empty cgroup.
 pub(crate) fn look_at_machine() -> Found {
     probe_by(false, Trace::None)
 }
 
-/// The place that records the cgroup of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trace {
-    /// The ledger of this host.
     Recorded,
     None,
 }
 
 fn probe_by(namespaces: bool, trace: Trace) -> Found {
     if let Err(why) = GUARDIAN.ask(|| try_one(None, false)) {
-        // After a failure that may pass, it may work for the server; if not, the launch reports why.
+        // It may work for the server; if not, the launch reports why.
         let guardian = GUARDIAN.known().unwrap_or(Ok(()));
         return Found {
             guardian,
@@ -114,13 +103,10 @@ fn not_tried<T>() -> Result<T, Why> {
     Err(Why::from("it was not tried"))
 }
 
-/// A question to this machine, tried by one caller at a time.
-///
-/// Its answer is kept. A failure that may pass is not, but is shared with all callers that have
-/// waited for this attempt: on a machine that is stuck, each launch waits for one attempt only.
+/// A question to this machine, tried by one caller at a time. Its answer is kept. A failure that
+/// may pass is only shared with the callers that have waited for the attempt.
 struct Question<T> {
     answer: OnceLock<Result<T, Why>>,
-    /// The number of attempts without an answer.
     failures: AtomicU64,
     last_failure: Mutex<Option<Why>>,
 }
@@ -170,7 +156,6 @@ impl<T: Clone> Question<T> {
     }
 }
 
-/// Has the child of a guardian join a cgroup, and removes the cgroup.
 fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
     let parent = cgroup::parent().map_err(|error| match sys::is_shortage(&error) {
         true => failed("this process's own cannot be told", &error),
@@ -217,7 +202,6 @@ fn is_passing(errno: i32) -> bool {
             | libc::ENOBUFS
             | libc::ENOMEM
             | libc::ENOSPC
-            // Another part of this process reaped it before it could be held.
             | libc::ESRCH
     )
 }
@@ -234,7 +218,7 @@ impl From<SpawnGuardianError> for Failure {
 /// Has a guardian start a server that cannot be executed, in this cgroup or a PID namespace, and
 /// waits for its end.
 fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
-    /// The limit for a machine that is stuck: the guardian ends by itself within a millisecond.
+    /// The limit for a machine that is stuck.
     const LIMIT: Duration = Duration::from_secs(5);
     const ATTEMPTS: u32 = 10;
     let null = File::open("/dev/null").map_err(|error| failed("/dev/null", &error))?;
@@ -246,8 +230,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
         pid_namespace,
         ..in_cgroup(doors.as_ref(), SpawnRequest::nothing(null.as_fd()))
     };
-    // A thread of this process that reaps every child may reap this one before it can be held. That
-    // proves nothing about the machine.
+    // Reaped by another thread before it could be held: no answer about the machine.
     let is_reaped = |error: &SpawnGuardianError| matches!(error, SpawnGuardianError::Failed { source, .. } if source.raw_os_error() == Some(libc::ESRCH));
     let mut spawned = program::spawn(request);
     for _ in 1..ATTEMPTS {
@@ -259,8 +242,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
     if !guardian.wait_exit(LIMIT) {
         return Err(Failure::Passing("the probe takes too long".to_owned()));
     }
-    // Where SIGCHLD is ignored, or another thread reaps every child, it is reaped already. It has
-    // ended all the same, and its report is in the socket.
+    // Where another part of the host reaps every child, its report is in the socket all the same.
     if let Err(error) = guardian.try_reap() {
         sys::shielded(|| tracing::debug!(%error, "another part of the host has reaped the probe"));
     }

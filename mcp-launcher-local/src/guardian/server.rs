@@ -22,7 +22,6 @@ use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
 
-/// The terminator of a server behind a guardian.
 #[derive(Debug)]
 pub(super) struct GuardedServer {
     server: Arc<Server>,
@@ -31,23 +30,20 @@ pub(super) struct GuardedServer {
 /// The outcome of the start: the server's pid, or the stage that failed and its `errno`.
 pub(super) type Started = Result<u32, (Stage, i32)>;
 
-/// The state of a server. The watcher shares it, so that the guardian's reports are received and it
-/// is reaped even when its owner is dropped.
+/// The state of a server, which the watcher shares: it is reaped even when its owner is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
-    /// The time before its start, in clock ticks since boot: none of its processes is older.
+    /// The time before its start, in clock ticks since boot.
     pub(super) since: u64,
     pub(super) started: watch::Sender<Option<Started>>,
     pub(super) ending: Ending,
-    /// The cgroup that holds the server together besides the guardian, or why there is none.
+    /// Its cgroup, or why there is none.
     pub(super) leaf: Result<Leaf, String>,
-    /// Set if its main process is the init of a PID namespace.
     pub(super) pid_namespace: bool,
-    /// The mark that every process of it carries, unless it has wiped its environment.
+    /// The mark of its processes.
     pub(super) identity: Option<Cookie>,
-    /// The record of it for later hosts.
     entry: Mutex<Option<Entry>>,
     containment: Containment,
     /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
@@ -66,7 +62,6 @@ impl Server {
         pid_namespace: bool,
         containment: Containment,
     ) -> Arc<Self> {
-        // Reserved for its end.
         sys::reserve::keep();
         Arc::new(Self {
             guardian,
@@ -84,9 +79,8 @@ impl Server {
         })
     }
 
-    /// Ends a server that is not watched, and returns whether it is proven that nothing is left.
-    ///
-    /// Blocks until that is known, at most for `limit`.
+    /// Ends a server that is not watched, and returns whether its end is proven. Blocks at most for
+    /// `limit`.
     pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
         if let Err(error) = self.force() {
             sys::shielded(|| tracing::warn!(%error, "the guardian cannot be told"));
@@ -94,7 +88,6 @@ impl Server {
         let end = Instant::now() + limit;
         if self.guardian.wait_exit(limit) {
             self.guardian_exited();
-            // The search for processes that the guardian did not see may still run.
             while !self.ending.is_over() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -108,13 +101,11 @@ impl Server {
         tokio::select! {
             biased;
             started = started.wait_for(Option::is_some) => started.ok().and_then(|s| *s),
-            // The report on the start precedes the final one, but both may have arrived since the
-            // branch above was polled.
+            // Both reports may have arrived since the branch above was polled.
             () = self.ending.over() => *self.started.borrow(),
         }
     }
 
-    /// Records the pid of the main process.
     pub(super) fn note_start(&self, pid: u32) {
         let start_time = self.start_of_child(pid);
         let _ = self.start_time.set(start_time);
@@ -124,11 +115,10 @@ impl Server {
         self.started.send_replace(Some(Ok(pid)));
     }
 
-    /// Returns the start time of the guardian's child `pid`. A host that was stopped reads the
-    /// report late: the pid may then belong to a stranger, which must not be taken for the server.
+    /// Returns the start time of the guardian's child `pid`. A stopped host reads the report late:
+    /// the pid may be another process's by then.
     fn start_of_child(&self, pid: u32) -> Option<u64> {
         let seen = sys::see(pid).filter(|seen| seen.parent == self.guardian.pid())?;
-        // The guardian's pid must not have been reused either.
         (!self.is_guardian_over()).then_some(seen.start_time)
     }
 
@@ -143,8 +133,7 @@ impl Server {
         }
     }
 
-    /// Ends the server by every means of this host. None of them waits for an answer, and a failure
-    /// of one does not stop the others.
+    /// Ends the server by every means of this host, none of which waits for another.
     fn force(self: &Arc<Self>) -> io::Result<()> {
         sys::not_forked()?;
         if self.ending.look_again() {
@@ -164,7 +153,6 @@ impl Server {
             if is_held {
                 self.kill_descendants();
             }
-            // The watcher handles its death like any other.
             if decide::may_replace(is_held, was_cut)
                 && let Err(error) = self.guardian.abandon()
             {
@@ -180,12 +168,10 @@ impl Server {
     }
 
     pub(super) fn is_guardian_over(&self) -> bool {
-        // The watcher may not have run yet. Where SIGCHLD is ignored or another thread reaps it,
-        // the pid is free from the guardian's end on.
+        // Where another part of the host reaps it, its pid is free from its end on.
         self.guardian_end.get().is_some() || self.guardian.wait_exit(Duration::ZERO)
     }
 
-    /// Says how the guardian ended, for errors.
     pub(super) fn guardian_end(&self) -> &str {
         self.guardian_end.get().map_or("ended", String::as_str)
     }
@@ -194,7 +180,6 @@ impl Server {
         self.started.borrow().and_then(Result::ok)
     }
 
-    /// Returns the start time of the main process, in clock ticks since boot.
     pub(super) fn start_time(&self) -> Option<u64> {
         self.start_time.get().copied().flatten()
     }
@@ -249,7 +234,6 @@ impl ProcessTerminator for GuardedServer {
             return Ok(Vec::new());
         }
         const ACTION: &str = "look for its processes";
-        // Reading `/proc` may block, some of it for as long as a process likes.
         let server = Arc::clone(&self.server);
         let alive = blocking(move || server.living_processes()).await;
         let alive = alive.map_err(|error| StepError::new(ACTION, error))?;

@@ -15,17 +15,14 @@ use crate::identity::Cookie;
 use crate::program::{self, GuardianHandle, SpawnRequest};
 use crate::{orphans, pipes, sys};
 
-/// A started guardian that has not yet reported on the server.
 pub(crate) struct Spawned {
     launched: LaunchedServer,
     server: Arc<Server>,
     command: Command,
 }
 
-/// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`.
-///
-/// Steps that can fail or panic without a server come before it; from the guardian's start on, the
-/// server has an owner at every instant.
+/// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`, before which all steps
+/// come that can fail without a server.
 pub(crate) fn spawn(
     command: Command,
     plan: Plan,
@@ -108,14 +105,12 @@ pub(crate) fn spawn(
 }
 
 impl Spawned {
-    /// Waits until the server's program runs, or is known to have ended.
-    ///
-    /// Kills everything if dropped before that.
+    /// Waits until the server's program runs, or has ended. Kills everything if dropped before
+    /// that.
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
         match self.server.started().await {
             Some(Ok(_)) => Ok(self.launched),
             Some(Err((stage, errno))) => {
-                // Nothing is left of the server; the guardian is about to exit.
                 self.server.ending.over().await;
                 let error = io::Error::from_raw_os_error(errno);
                 Err(explain(&self.command, stage, error))
@@ -136,11 +131,8 @@ impl Spawned {
     }
 }
 
-/// Returns a fresh cgroup for the server, or why it has none.
-///
-/// The machine may have changed since the probe: a limit on the number of cgroups was reached, or
-/// the host was moved to another cgroup. Then the server starts without one, and its containment
-/// states that.
+/// Returns a fresh cgroup, or why there is none. The machine may have changed since the probe; the
+/// containment of this server then states that.
 fn leaf(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
     let parent = plan.cgroups.as_ref().map_err(ToString::to_string)?;
     new_leaf(parent, server).map_err(|error| {

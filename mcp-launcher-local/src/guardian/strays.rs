@@ -1,13 +1,10 @@
 //! Searches for a server's processes outside its tree and cgroup, by their mark, and ends them.
 //!
-//! A process can enter another PID namespace (`nsenter`, `podman exec`) and fork twice. The kernel
-//! then reparents its child to the first process of *that* namespace, not to the guardian. The
-//! cgroup still holds it, unless it has left the cgroup as well, which is not reported. So before
-//! the guardian's report is believed, this search reads the identities of the processes in other
-//! PID namespaces than this host's; most machines have none. Where the guardian was killed, it
-//! reads those of all processes.
-//!
-//! One search serves all servers that end at the time.
+//! The orphan of a process that has entered another PID namespace (`nsenter`, `podman exec`) is
+//! reparented to the first process there, not to the guardian; it may also have left the cgroup. So
+//! a guardian's report counts after a look into the other namespaces; most machines have none.
+//! Where the guardian was killed, all processes are searched. One search serves all servers that
+//! end at the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,7 +23,6 @@ use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen, watch};
 use crate::worker::Worker;
 
-/// The names of the processes that were found and sent SIGKILL, by pid.
 type Ended = BTreeMap<u32, String>;
 
 /// The thread that searches, one search at a time: there may be thousands of processes.
@@ -34,18 +30,15 @@ static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
 const UNREADABLE: &str = "is exiting; its environment is no longer readable";
 
-/// The searches that start once the watcher has run its callbacks. The guardians of their servers
-/// have reaped all descendants.
+/// The searches that start once the watcher has run its callbacks.
 static ENDS: Mutex<Vec<Search>> = Mutex::new(Vec::new());
 
-/// Starts the thread that searches, if it does not run yet.
 pub(super) fn start() -> io::Result<()> {
     SEARCHES.start()
 }
 
-/// Ends the processes of `server` that carry its identity, and tells its conclusion when none is
-/// left: with their names and with the adopted processes that may belong to it, or with an error if
-/// the search failed.
+/// Ends the processes that carry the server's identity, and reports to its conclusion when none is
+/// left or the search has failed.
 pub(super) fn end(server: &Arc<Server>, everywhere: bool) {
     let Some(identity) = server.identity.clone() else {
         let unmarked = "it has no mark".to_owned();
@@ -74,8 +67,8 @@ pub(super) fn end(server: &Arc<Server>, everywhere: bool) {
     }
 }
 
-/// Runs on the watcher's thread. One listing nearly always shows that no process is in another PID
-/// namespace; otherwise the search's thread does the work.
+/// Searches on the watcher's thread: one listing nearly always shows that there is no other PID
+/// namespace.
 fn serve_at_once() {
     let searches = mem::take(&mut *ENDS.lock().unwrap_or_else(PoisonError::into_inner));
     let (since, childless) = first_and_childless(&searches);
@@ -92,8 +85,7 @@ fn serve_at_once() {
     }
 }
 
-/// Returns when the first of these servers was started, and the guardians, which have no children
-/// left.
+/// Returns the start of the first of these servers, and their guardians, which have no children.
 fn first_and_childless(searches: &[Search]) -> (u64, Vec<u32>) {
     let since = searches.iter().map(|search| search.since).min();
     let guardians = searches.iter().filter_map(|search| search.guardian);
@@ -104,27 +96,23 @@ struct Search {
     place: Where,
     identity: Cookie,
     since: u64,
-    /// The guardian's pid, until the first look is over: later, the pid may be reused.
+    /// The guardian's pid, until the first look is over.
     guardian: Option<u32>,
     ended: Ended,
-    /// The exiting processes that may be one of the server's, by pid and start time, since the
-    /// first look that found no living one. An exiting process starts no others, so one that
-    /// appears later belongs to another server and is not waited for: otherwise one server would
-    /// delay the proofs of all others.
+    /// The exiting processes that may be the server's, by pid and start time, since the first look
+    /// that found no living one. A later one is another server's, and must not delay this proof.
     suspects: Option<BTreeSet<(u32, u64)>>,
     /// Carries its events to the server's conclusion; `None` after the last one.
     tell: Option<Box<dyn Fn(Event) + Send>>,
 }
 
-/// The result of one look for a server's processes.
 #[derive(Debug, PartialEq, Eq)]
 enum Left<'a> {
     Nothing,
-    /// This process, and maybe others.
     Marked(&'a Seen),
-    /// Only exiting processes, such as this one; their environments are no longer readable.
+    /// Exiting processes, such as this one.
     Exiting(&'a Seen),
-    /// This process may be the server's: its mark is not readable yet.
+    /// Its mark is not readable yet.
     Unknown(u32),
 }
 
@@ -174,8 +162,7 @@ impl Search {
         let mut spared = None;
         for Carrier { seen, identity } in found {
             if identity.as_ref() == Some(&self.identity) {
-                // The guardian program is no process of the server's: it is the init of its
-                // namespace, or was about to become it.
+                // The init of its namespace runs the guardian program, and is not counted.
                 if !orphans::is_guardian(seen.pid) {
                     self.ended.insert(seen.pid, seen.name.clone());
                 }
@@ -185,7 +172,6 @@ impl Search {
                 }
             }
         }
-        // Waiting for its end would be in vain.
         if let Some(why) = spared {
             self.fail(why);
             return None;
@@ -237,7 +223,6 @@ impl Search {
         left
     }
 
-    /// Looks again when the process has ended.
     fn again_after(mut self, seen: &Seen) {
         self.guardian = None;
         let Some(pid) = Pid::new(seen.pid.into()) else {
@@ -267,8 +252,7 @@ impl Search {
         self.answer(Err(why));
     }
 
-    /// Reports that the proof takes longer, and the process it waits for, which may be a stranger
-    /// that is not ended here.
+    /// Reports that the proof waits for this process, which may be another server's.
     fn awaits(&self, process: Option<Remnant>) {
         if let Some(tell) = &self.tell {
             tell(Event::Awaits(process));
@@ -285,7 +269,7 @@ impl Search {
     }
 }
 
-/// Answers with an error if the search has panicked; otherwise the server would wait for ever.
+/// Answers after a panic, so that the server does not wait for ever.
 impl Drop for Search {
     fn drop(&mut self) {
         sys::shielded(|| self.answer(Err("the search was broken off".to_owned())));

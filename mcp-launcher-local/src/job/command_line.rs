@@ -1,8 +1,7 @@
 //! A command as the one string that Windows starts a program with, and its environment. Pure.
 //!
-//! The rules are those of the standard library (`library/std/src/sys/args/windows.rs`), which
-//! applies them only to processes that it starts itself, and it cannot start one in a job. A test
-//! compares the two.
+//! The rules are the standard library's (`library/std/src/sys/args/windows.rs`), which cannot start
+//! a process in a job. A test compares the two.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +15,6 @@ const BACKSLASH: u16 = b'\\' as u16;
 const PERCENT: u16 = b'%' as u16;
 const SPACE: u16 = b' ' as u16;
 
-/// Returns whether a program is a script of the command interpreter.
 pub(super) fn is_script(program: &Path) -> bool {
     let extension = program.extension().unwrap_or_default();
     extension.eq_ignore_ascii_case("bat") || extension.eq_ignore_ascii_case("cmd")
@@ -37,12 +35,8 @@ pub(super) fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u
     Ok(line)
 }
 
-/// Returns the command line of a script, which the command interpreter runs.
-///
-/// # Errors
-///
-/// An argument, or the name of the script, cannot be passed on unchanged: a line break, a quote in
-/// the name.
+/// Returns the command line of a script, which the command interpreter runs. An argument or a name
+/// that cannot be passed on unchanged, as with a line break, is an error.
 pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let script = units(without_prefix(script.as_os_str()))?;
@@ -68,8 +62,7 @@ pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>
     Ok(line)
 }
 
-/// Returns `NAME=value` strings, each with a zero, in the order that Windows wants, and a zero at
-/// the end.
+/// Returns `NAME=value` strings, each with a zero, in the order of Windows, and a zero at the end.
 pub(super) fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<u16>> {
     let mut sorted: Vec<_> = env.iter().collect();
     sorted.sort_by_key(|(name, _)| name.to_ascii_uppercase());
@@ -87,7 +80,6 @@ pub(super) fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<
     Ok(block)
 }
 
-/// The parser of a command line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Program,
@@ -127,8 +119,7 @@ fn push(line: &mut Vec<u16>, arg: &[u16], is_quoted: bool, reader: Reader) {
     }
 }
 
-/// Returns whether an argument of a script needs quotes: all characters not known to be harmless
-/// do.
+/// Returns whether an argument has a character that is not known to be harmless.
 fn script_quotes(arg: &OsStr) -> bool {
     let bytes = arg.as_encoded_bytes();
     let is_harmless = |c: char| match c.is_ascii() {

@@ -6,9 +6,8 @@
 //!            └──────── leader exits, no other lives ───────────────────┘
 //! ```
 //!
-//! The kernel keeps the list of a server's processes. It ends them all on one call, and when the
-//! last handle of the job is closed, which only the host holds. So the host's end is the server's,
-//! and no search is needed afterwards. See `docs/containment.md`.
+//! The kernel ends all processes of a job on one call, and when its last handle is closed, which
+//! only the host holds. So no search is needed afterwards. See `docs/containment.md`.
 
 mod command_line;
 mod pipes;
@@ -19,7 +18,6 @@ pub(crate) use spawn::{spawn, start};
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
-/// Returns the promise of this containment.
 pub(crate) fn containment() -> Containment {
     Containment::new("job object", Reach::Container)
         .host_death(Reach::Container)

@@ -13,7 +13,6 @@ use tokio::runtime::Handle;
 
 use crate::command::short_of;
 
-/// The host's ends, registered with the runtime.
 #[derive(Debug)]
 pub(super) struct Ours {
     pub(super) stdin: NamedPipeServer,
@@ -21,13 +20,10 @@ pub(super) struct Ours {
     pub(super) stderr: Output,
 }
 
-/// The size of a pipe, as on Linux.
 const SIZE: u32 = 64 * 1024;
 
-/// Opens the three streams. Returns the host's ends and the server's: standard input, output,
-/// error.
-///
-/// Registered with the current runtime before there is a server.
+/// Opens the three streams, registered with the current runtime. Returns the host's ends and the
+/// server's: standard input, output, error.
 pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
     let pair = |is_input| {
         pair(is_input).map_err(|error| short_of(error, "the server's streams could not be opened"))
@@ -43,10 +39,8 @@ pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
     Ok((ours, [their_stdin, their_stdout, their_stderr]))
 }
 
-/// Opens a pipe. Returns the host's end and the server's, which is synchronous.
-///
-/// The name has 128 random bits and can be taken once: if another process opens it first, the
-/// launch fails and that process reads nothing.
+/// Opens a pipe. Returns the host's end and the server's, which is synchronous. If another process
+/// opens the random name first, the launch fails.
 fn pair(is_input: bool) -> io::Result<(NamedPipeServer, OwnedHandle)> {
     let random = || getrandom::u64().map_err(|_| io::Error::other("there are no random numbers"));
     let name = format!(

@@ -14,15 +14,13 @@ use tokio::sync::oneshot;
 use crate::ending::{Ending, Proof};
 use crate::sys::{Heard, Job, Process, Start, Wait, shielded};
 
-/// The terminator of a server in a job.
 #[derive(Debug)]
 pub(super) struct JobServer {
     held: Arc<Held>,
     containment: Containment,
 }
 
-/// The state of a server. The port's thread shares it until nothing is left, even when the owner is
-/// dropped.
+/// The state of a server, which the port's thread shares until nothing is left.
 #[derive(Debug)]
 struct Held {
     job: Job,
@@ -38,7 +36,6 @@ struct State {
     waits: Vec<Wait>,
     /// The other processes at the last look, by pid.
     known: BTreeMap<u32, String>,
-    /// The other processes that had to be ended.
     swept: BTreeMap<u32, String>,
 }
 
@@ -72,7 +69,6 @@ impl JobServer {
 }
 
 impl Held {
-    /// Records the leader's exit, and then looks whether other processes are left.
     fn look(self: &Arc<Self>) {
         if self.ending.is_proven() || !self.note_exit() {
             return;
@@ -84,7 +80,6 @@ impl Held {
         }
     }
 
-    /// Returns whether the leader has ended.
     fn note_exit(&self) -> bool {
         if self.ending.has_exited() {
             return true;
@@ -103,7 +98,7 @@ impl Held {
     fn is_gone(&self) {
         let (heard, waits, swept) = {
             let mut state = self.lock();
-            // Kept in place: two threads may have found the proof, and either may publish it first.
+            // Kept in place: either of two threads may publish the proof first.
             let swept = state.swept.clone();
             (state.heard.take(), std::mem::take(&mut state.waits), swept)
         };
@@ -112,7 +107,6 @@ impl Held {
             .map(|(pid, name)| Remnant::process(pid, name));
         let gone = Gone::proven_by(Evidence::JobEmpty).swept(swept);
         self.ending.publish(None, Some(Proof::Gone(gone)));
-        // The job reports nothing from now on.
         drop((heard, waits));
     }
 
@@ -122,20 +116,17 @@ impl Held {
         self.ending.publish(None, Some(Proof::Lost(why.into())));
     }
 
-    /// Waits for the end of one process that is left: the job's report that it is empty may never
-    /// arrive.
+    /// Waits for the end of one process: the job's report that it is empty may never arrive.
     fn wait_for_somebody(&self) {
         let members = self.members();
         let mut state = self.lock();
         state.known = names(&members);
         let Some(heard) = &state.heard else { return };
-        // None, if all are about to end or cannot be waited for: the job reports when it is empty.
+        // None if all are about to end: then the job reports.
         let wait = members.iter().find_map(|member| member.wait(heard).ok());
-        // Drops the earlier waits, for processes that have ended.
         state.waits = wait.into_iter().collect();
     }
 
-    /// Holds the processes in it besides the leader.
     fn members(&self) -> Vec<Process> {
         let members = self.job.members().unwrap_or_default();
         let others = members.into_iter().filter(|pid| *pid != self.leader.pid());
@@ -144,12 +135,11 @@ impl Held {
             .collect()
     }
 
-    /// Ends all processes at once.
     fn kill(self: &Arc<Self>) -> io::Result<()> {
         if self.ending.is_proven() {
             return Ok(());
         }
-        // If no proof was found before, look for one again after this.
+        // A lost proof is looked for again.
         self.ending.look_again();
         let mut swept = [0; 64];
         let mut count = 0;
@@ -160,7 +150,7 @@ impl Held {
             }
         });
         let ended = {
-            // A task that learns of the end needs the names, so they are set under the lock.
+            // The names are set before another thread publishes the end.
             let state = &mut *self.lock();
             let ended = self.job.terminate();
             for pid in &swept[..count.min(swept.len())] {
@@ -206,7 +196,6 @@ impl ProcessTerminator for JobServer {
         }
         let (tell, told) = oneshot::channel();
         let is_asked = self.held.leader.interrupt(|asked| drop(tell.send(asked)));
-        // Names for the report of the processes that will have to be ended.
         let known = names(&self.held.members());
         self.held.lock().known = known;
         let asked = match is_asked {

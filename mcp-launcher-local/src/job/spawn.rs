@@ -11,10 +11,8 @@ use super::{command_line, pipes};
 use crate::command::{Command, short_of};
 use crate::sys::{Job, Start, command_interpreter};
 
-/// Starts `command` with its streams on pipes.
-///
-/// Steps that can fail without a server come before it. Each failure drops the job, and so ends the
-/// processes inside.
+/// Starts `command` with its streams on pipes. Each failure drops the job, which ends the processes
+/// inside.
 pub(crate) fn spawn(
     command: &Command,
     containment: Containment,
@@ -32,7 +30,6 @@ pub(crate) fn spawn(
     ))
 }
 
-/// Returns the parameters by which Windows starts `command` with these streams.
 pub(crate) fn start(
     command: &Command,
     streams: [OwnedHandle; 3],

@@ -1,5 +1,4 @@
-//! The containment of a server, a guardian or a process group, and the fallback where the first is
-//! not available.
+//! The containment of a server, and its fallback.
 
 use std::time::Duration;
 
@@ -17,14 +16,12 @@ pub(crate) struct Plan {
     containment: Containment,
 }
 
-/// A server with a start that is not confirmed yet.
 pub(crate) enum Spawned {
     Running(LaunchedServer),
     Guarded(guardian::Spawned),
 }
 
 impl Spawned {
-    /// Waits until the program runs. Kills it if dropped before that.
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
         match self {
             Self::Running(launched) => Ok(launched),
@@ -34,8 +31,7 @@ impl Spawned {
 }
 
 impl Plan {
-    /// Returns the best plan that this machine allows at this level. The first call tries that out,
-    /// which blocks for some milliseconds.
+    /// Returns the best plan at this level. The first call tries it out, for some milliseconds.
     pub(crate) fn choose(isolation: Isolation) -> Self {
         match isolation {
             Isolation::ProcessGroup => Self::group(),
@@ -53,8 +49,7 @@ impl Plan {
         }
     }
 
-    /// Returns the best plan that this machine allows by default, for a caller that launches
-    /// nothing.
+    /// Returns the best plan by default, for a caller that launches nothing.
     pub(crate) fn look() -> Self {
         Self::guardian(guardian::look_at_machine())
     }
@@ -97,7 +92,7 @@ impl Plan {
         next
     }
 
-    /// Sets the time to end by itself once the host is gone, which a process group does not notice.
+    /// Sets the time to end by itself once the host is gone; without effect on a process group.
     pub(crate) fn with_posthumous_grace(self, grace: Duration) -> Self {
         Self {
             guardian: self.guardian.map(|plan| plan.with_grace(grace)),
@@ -105,12 +100,10 @@ impl Plan {
         }
     }
 
-    /// The containment that a server gets by this plan.
     pub(crate) fn containment(&self) -> &Containment {
         &self.containment
     }
 
-    /// Starts a server by this plan.
     pub(crate) fn spawn(self, command: Command) -> Result<Spawned, LaunchErrorKind> {
         match self.guardian {
             Some(plan) => guardian::spawn(command, plan, self.containment).map(Spawned::Guarded),

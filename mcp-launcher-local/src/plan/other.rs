@@ -1,5 +1,4 @@
-//! The containment of a server where there is one level alone: a job object on Windows, a process
-//! group on Unix other than Linux.
+//! The containment of a server where there is one level alone: a job object, or a process group.
 
 use std::time::Duration;
 
@@ -12,13 +11,11 @@ use crate::group as only;
 use crate::job as only;
 use crate::level::Isolation;
 
-/// The containment of the next server.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     containment: Containment,
 }
 
-/// A server that runs.
 pub(crate) struct Spawned(LaunchedServer);
 
 impl Spawned {
@@ -28,7 +25,6 @@ impl Spawned {
 }
 
 impl Plan {
-    /// Returns the only plan, which is available everywhere.
     pub(crate) fn choose(isolation: Isolation) -> Self {
         let containment = only::containment();
         let is_fallback = cfg!(unix) && isolation != Isolation::ProcessGroup;

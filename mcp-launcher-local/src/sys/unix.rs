@@ -12,11 +12,8 @@ use tokio::io::Interest;
 #[cfg(target_os = "linux")]
 use tokio::io::unix::AsyncFd;
 
-/// The exit of a process as an event of one runtime.
-///
-/// The watcher's thread sees the exit as well, even without a runtime. But a waiting task learns of
-/// it from its own worker sooner than from another thread, which saves a third of the time of an
-/// end.
+/// The exit of a process as an event of one runtime. A waiting task learns of it sooner than from
+/// the watcher's thread, which saves a third of the time of an end.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct ExitEvent(AsyncFd<PidFd>);
@@ -34,7 +31,6 @@ impl AsRawFd for PidFd {
 
 #[cfg(target_os = "linux")]
 impl ExitEvent {
-    /// Returns the exit as an event of the current runtime, for tasks that wait for it.
     pub(crate) fn of(leader: &Leader) -> std::io::Result<Self> {
         let pidfd = PidFd(Arc::clone(leader.pidfd()));
         // SAFETY: the descriptor is owned by the `Arc` in `pidfd`, which is unchanged until the
@@ -51,7 +47,7 @@ impl ExitEvent {
     }
 }
 
-/// A placeholder: no portable event exists, so the watcher's thread has to do.
+/// A placeholder: the watcher's thread has to do.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub(crate) struct ExitEvent;

@@ -24,9 +24,7 @@ use crate::program::shim::{self, Shim};
 use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
 
-/// The failure of a start.
 enum Failed {
-    /// The failed stage of the guardian or of the server.
     At(Stage, io::Error),
     Otherwise(WrapError),
 }
@@ -79,7 +77,6 @@ pub(super) fn exec(
         Failed::Otherwise(error) => error,
         Failed::At(stage, error) => WrapError {
             may_live: false,
-            // A sandbox refuses a call that a guardian needs.
             is_unavailable: is_unavailable(stage),
             kind: explain(command, stage, error),
         },
@@ -90,8 +87,7 @@ pub(super) fn exec(
     })
 }
 
-/// Returns the command that runs a text file by a shell, as the kernel does not execute it. The
-/// command executes the shell itself, so this is done once.
+/// Returns the command that runs a text file by a shell.
 fn script(command: &Command) -> Option<Command> {
     const SHELL: &str = "/bin/sh";
     let mut start = [0; 128];
@@ -132,7 +128,6 @@ struct Start<'a> {
     wrapper: &'a Wrapper,
     server: Server<'a>,
     host: Option<&'a OwnedFd>,
-    /// The cgroup below which the server gets its own.
     parent: Option<&'a Path>,
 }
 
@@ -195,8 +190,7 @@ impl Start<'_> {
                 return Err(ended_early(why).into());
             }
             Outcome::Unknown => {
-                // Processes that it had started may run. The cgroup ends them; nothing here proves
-                // that.
+                // The cgroup ends what it had started; nothing here proves that.
                 let leaf_to_kill = leaf.as_ref().filter(|_| self.wrapper.keep.is_empty());
                 let _ = leaf_to_kill.map(Leaf::kill);
                 let how = match guardian.wait_exit(UNDO_LIMIT) {
@@ -237,7 +231,7 @@ impl Start<'_> {
             Err(error) => error,
         };
         let kind = LaunchErrorKind::backend("its shim could not be executed", error);
-        // The server has just begun: it has nothing to save, so there is no grace.
+        // There is no grace: the server has nothing to save yet.
         let _ = guardian.kill();
         if guardian.wait_exit(UNDO_LIMIT) && matches!(outcome(&guardian), Some(Outcome::Gone)) {
             return Err(kind.into());
@@ -263,8 +257,8 @@ impl Start<'_> {
         }
     }
 
-    /// Writes the ledger first. A server that has no identity, or no directory for a ledger, cannot
-    /// be found when shim and guardian are killed together.
+    /// Writes the ledger, before anything is started. Without one, the server is not found when
+    /// shim and guardian are killed together.
     fn ledger(&self) -> Result<Option<orphans::WrapperLedger>, WrapError> {
         let Some(identity) = self.server.identity else {
             return Ok(None);
@@ -277,8 +271,7 @@ impl Start<'_> {
         }
     }
 
-    /// Opens the ring of ended servers, at the record of this server. A failure does not affect the
-    /// server.
+    /// Opens the ring of ended servers, at this server's record. A failure is ignored.
     fn ring(&self, ledger: Option<&orphans::WrapperLedger>) -> Option<File> {
         let (directory, _) = ledger?.place();
         let wrapper = self.wrapper;
@@ -291,7 +284,6 @@ impl Start<'_> {
         orphans::claim(directory, self.server.identity?.serial(), name).ok()
     }
 
-    /// Creates a cgroup.
     fn leaf(&self) -> Result<Option<Leaf>, WrapError> {
         let insists = self.wrapper.insists_on_cgroup();
         let Some(parent) = self.parent else {
@@ -308,8 +300,7 @@ impl Start<'_> {
     }
 }
 
-/// Leaves the record to a later search: a guardian may live that holds the lock, which must not be
-/// released here.
+/// Leaves the record to a later search: a guardian that may live holds the lock.
 fn leave(ledger: Option<orphans::WrapperLedger>, leaf: Option<Leaf>) {
     if let Some(ledger) = ledger {
         ledger.leave();
@@ -326,7 +317,6 @@ fn ended_early(how: String) -> LaunchErrorKind {
     )
 }
 
-/// Waits until the program runs, or does not.
 fn first_outcome(guardian: &GuardianHandle) -> Outcome {
     /// The longest single wait; then it is repeated.
     const PATIENCE: Duration = Duration::from_secs(3600);

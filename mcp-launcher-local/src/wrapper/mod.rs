@@ -1,9 +1,4 @@
 //! A process between a host and its server that copies nothing.
-//!
-//! ```text
-//! Wrapper ── the server to start, and its containment
-//! attempt ── cgroup, ledger, guardian, and the exec of the shim
-//! ```
 
 mod attempt;
 mod staying;
@@ -35,8 +30,8 @@ use crate::sys;
 /// A server that is to be started with this process's own standard streams.
 ///
 /// [`exec`](Self::exec) starts it under a guardian and *becomes* its shim: the same process,
-/// executing a small program that watches the server for the parent of this one. Nothing is copied
-/// between host and server. `docs/contain-reference.md` describes the shim.
+/// executing a small program that watches the server for the parent of this one.
+/// `docs/contain-reference.md` describes the shim.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
@@ -44,41 +39,37 @@ pub struct Wrapper {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The `PATH` that it is looked up in, and gets; by default this process's own.
-    /// [`login_path`](crate::login_path) returns the user's.
+    /// The `PATH` that it is looked up in, and gets; by default this process's own. See
+    /// [`login_path`](crate::login_path).
     pub path: Option<OsString>,
-    /// The file that its standard error is appended to; by default this process's own standard
-    /// error. Created for this user alone if it does not exist.
+    /// The file that its standard error is appended to, created for this user alone; by default
+    /// this process's own standard error.
     pub log: Option<PathBuf>,
     /// A display name for the server, shown by `ps` and used for nothing else; `None` for no name.
     pub name: Option<OsString>,
     /// The name in the record of ends if `name` is `None`; by default the program.
     pub label: Option<OsString>,
-    /// The time that the server has to end by itself: after the end of its input, after SIGTERM,
-    /// and when nothing watches it because the shim was killed. Counted in milliseconds. 2 s by
-    /// default.
+    /// The time to end by itself after the end of its input, after SIGTERM, and when the shim was
+    /// killed. Counted in milliseconds. 2 s by default.
     pub grace: Duration,
     /// The least containment that the server must have. [`Require::Nothing`] by default.
     pub require: Require,
-    /// The memory that the server and all its descendants may use together, in bytes; no limit by
-    /// default. If they need more, the kernel ends all of them, and the shim reports that in one
-    /// line. Where the limit cannot be set, no server is started: `docs/contain-reference.md`.
+    /// The memory of the server and all its descendants, in bytes; no limit by default. If they
+    /// need more, the kernel ends all of them, and the shim reports it. Where the limit cannot be
+    /// set, no server is started.
     pub memory: Option<u64>,
-    /// Set if the server's environment carries its identity (`MCP_LIFECYCLE_ID`), by which it is
-    /// found when all that held it was killed. `true` by default.
+    /// Set if the server's environment carries its identity (`MCP_LIFECYCLE_ID`), by which a search
+    /// for orphans finds it. `true` by default.
     pub mark: bool,
-    /// Variables that the server gets besides this process's environment; they replace those of the
-    /// same name.
+    /// Variables that are added to this process's environment, or replace its own.
     pub env: Vec<(OsString, OsString)>,
-    /// Patterns of the names of processes that are kept when the server ends, with all below them:
-    /// a daemon, a browser. A pattern with a slash is compared with the whole command line, any
-    /// other with the name of the process and of its program; `*` and `?` as in a shell. At most
-    /// 255 bytes together. The server's own process is never kept, and a pattern that matches it is
-    /// refused.
+    /// Patterns of the processes that are kept, with all below them, when the server ends: a
+    /// daemon, a browser. A pattern with a slash is compared with the whole command line, any other
+    /// with the name of the process and of its program; `*` and `?` as in a shell. At most 255
+    /// bytes together. A pattern that matches the server itself is refused.
     pub keep: Vec<OsString>,
-    /// Set if the shim of a server that died of SIGKILL exits with 137 instead of dying of SIGKILL
-    /// as well. Then the SIGKILL of a shim means that it was killed itself, and proves nothing
-    /// about its server. `false` by default.
+    /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
+    /// too. Then the SIGKILL of a shim proves nothing about its server. `false` by default.
     pub sigkill_as_code: bool,
     /// A stream socket to a process that ends what the server starts beside itself, such as
     /// containers; `None` if there is none. Guardian and shim keep it open.
@@ -119,14 +110,13 @@ impl WrapError {
         &self.kind
     }
 
-    /// Returns whether a part of the server may live all the same: its guardian was killed, or
-    /// could not be held. Its record is kept, so that a search for orphans finds it.
+    /// Returns whether a part of the server may live: its guardian was killed, or could not be
+    /// held. Its record is kept for a search for orphans.
     pub fn may_live(&self) -> bool {
         self.may_live
     }
 
-    /// Returns whether this machine cannot contain any server: the program could still be executed
-    /// without containment.
+    /// Returns whether this machine cannot contain any server, but could execute the program.
     pub fn is_unavailable(&self) -> bool {
         self.is_unavailable
     }
@@ -142,12 +132,10 @@ impl From<LaunchErrorKind> for WrapError {
     }
 }
 
-/// The server that one start is for.
 #[derive(Clone, Copy)]
 struct Server<'a> {
     command: &'a Command,
     identity: Option<&'a Cookie>,
-    /// The replacement of this process's standard error.
     log: Option<&'a File>,
 }
 
@@ -181,12 +169,10 @@ impl Wrapper {
         }
     }
 
-    /// Returns whether a server needs a cgroup.
     fn insists_on_cgroup(&self) -> bool {
         self.require == Require::Cgroup || self.memory.is_some()
     }
 
-    /// Returns whether a server without containment is better than none.
     fn takes_anything(&self) -> bool {
         self.require == Require::Nothing && self.memory.is_none()
     }
@@ -197,9 +183,9 @@ impl Wrapper {
 
     /// Starts the server and becomes its shim. Returns only if that fails.
     ///
-    /// To be called by a process with one thread and no children, that has nothing left to do: as
-    /// with any exec, no destructor is run. Descriptors other than the standard streams are closed;
-    /// signals that arrive meanwhile are the shim's. Blocks until the server's program runs.
+    /// To be called by a process with one thread and no children: as with any exec, no destructor
+    /// is run. Descriptors other than the standard streams are closed. Blocks until the server's
+    /// program runs.
     pub fn exec(&self) -> WrapError {
         // Neither server nor shim may get descriptors that the host has leaked.
         sys::close_on_exec_from(3);
@@ -234,8 +220,8 @@ impl Wrapper {
         attempt::exec(self, server, host.as_ref())
     }
 
-    /// Executes the program in place of this process, without containment: for a machine that
-    /// [cannot contain it](WrapError::is_unavailable). Returns only if that fails.
+    /// Executes the program in place of this process, where it [cannot be
+    /// contained](WrapError::is_unavailable). Returns only if that fails.
     pub fn exec_uncontained(&self) -> io::Error {
         let mut command = process::Command::new(&self.program);
         command.args(&self.args);
@@ -244,8 +230,7 @@ impl Wrapper {
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(companion) = self.companion_fd() {
-            // The program and its children inherit it, so that it closes when the last of them has
-            // ended.
+            // It closes when the last process with it has ended.
             let _ = fcntl(companion, FcntlArg::F_SETFD(FdFlag::empty()));
         }
         match self.open_log() {
@@ -256,14 +241,13 @@ impl Wrapper {
         command.exec()
     }
 
-    /// Opens the log. Only a file is accepted: a pipe needs a reader, and a terminal keeps nothing.
+    /// Opens the log. Only a file is accepted.
     fn open_log(&self) -> io::Result<Option<File>> {
         let Some(path) = &self.log else {
             return Ok(None);
         };
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600);
-        // Does not wait for a reader of a pipe.
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
         let log = options.custom_flags(flags).open(path).and_then(|log| {
             let is_file = log.metadata()?.is_file();
@@ -276,8 +260,7 @@ impl Wrapper {
         log.map(Some).map_err(said)
     }
 
-    /// Returns the resolved program, and this process's environment with the path, the given
-    /// variables and the mark.
+    /// Resolves the program, and adds the path, the variables and the mark to the environment.
     fn command(&self, identity: Option<&Cookie>) -> Result<Command, LaunchErrorKind> {
         let mut env: BTreeMap<_, _> = env::vars_os().collect();
         if let Some(path) = &self.path {
@@ -296,7 +279,6 @@ impl Wrapper {
             identity: identity.filter(|_| self.mark).cloned(),
             cwd: None,
         };
-        // This process may itself be a server; its mark must not be inherited.
         command.env.remove(OsStr::new(identity::VARIABLE));
         command.env.remove(OsStr::new(identity::KEEP));
         if self.mark && !self.keep.is_empty() {

@@ -15,7 +15,6 @@ impl Wrapper {
     }
 }
 
-/// Refuses invalid patterns.
 pub(super) fn check(wrapper: &Wrapper) -> Result<(), LaunchErrorKind> {
     let refused = |why: &str| {
         let what = "the processes that are to stay cannot be told";

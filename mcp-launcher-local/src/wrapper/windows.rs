@@ -1,8 +1,7 @@
 //! A process between a host and its server that copies nothing: Windows.
 //!
-//! This process alone holds the server's job, so the kernel ends the server when this process ends,
-//! for whatever reason. What is left to do is to wait, and to escalate when the input has ended or
-//! the host is gone. `docs/containment.md` has the design.
+//! This process alone holds the server's job, so the kernel ends the server with it. It waits, and
+//! escalates when the input has ended or the host is gone: `docs/containment.md`.
 
 #[path = "../../../mcp-guardian/guardian-bin/ladder.rs"]
 #[expect(
@@ -33,24 +32,22 @@ use ladder::{Ladder, Order};
 /// A server that is to be started with this process's own standard streams.
 ///
 /// [`run`](Self::run) starts it in a job object that this process alone holds, and returns when
-/// nothing of it is left. Nothing is copied between host and server.
+/// nothing of it is left.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
-    /// The program: a path, or a name that is looked up in this process's `PATH`, with the
-    /// extensions of `PATHEXT`.
+    /// The program: a path, or a name that is looked up in `PATH`, with the extensions of
+    /// `PATHEXT`.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The file that its standard error is appended to; by default this process's own standard
-    /// error.
+    /// The file that its standard error is appended to; by default this process's own.
     pub log: Option<PathBuf>,
-    /// The memory that the server and all its descendants may commit together, in bytes: the kernel
-    /// refuses further allocations. No limit by default.
+    /// The memory that the server and all its descendants may commit, in bytes: the kernel refuses
+    /// more. No limit by default.
     pub memory: Option<u64>,
-    /// The time that the server has to end by itself: after the end of its input, and after
-    /// CTRL_BREAK. Counted in milliseconds. 2 s by default. It has none where this process is
-    /// killed.
+    /// The time to end by itself after the end of its input, and after CTRL_BREAK. Counted in
+    /// milliseconds. 2 s by default. None where this process is killed.
     pub grace: Duration,
 }
 
@@ -74,7 +71,6 @@ impl From<LaunchErrorKind> for WrapError {
     }
 }
 
-/// An event that this process reacts to.
 #[derive(Debug)]
 enum Event {
     /// The server's process, the host, or the last process of the job has ended.
@@ -101,9 +97,8 @@ impl Wrapper {
 
     /// Runs the server, and returns the exit code of its own process once its job is empty.
     ///
-    /// To be called once, by a process that has nothing else to do: its standard output is the
-    /// server's from then on. If the call does not return, for whatever reason, the kernel ends the
-    /// server with this process.
+    /// To be called once, by a process that has nothing else to do: its standard output is given
+    /// up. If this process ends meanwhile, the kernel ends the server.
     ///
     /// # Errors
     ///
@@ -132,7 +127,6 @@ impl Wrapper {
         let wait = host.map(|host| host.wait(&heard)).transpose();
         let _host_wait = wait.map_err(failed("the host could not be watched"))?;
         watch_input(tell.clone()).map_err(failed("the standard input could not be watched"))?;
-        // Without a console, no request to end can arrive.
         let _ = sys::when_asked(move || drop(tell.send(Event::Asked)));
         let streams = sys::hand_over().map_err(failed("the standard streams are not there"))?;
         let [input, output, error] = streams;
@@ -157,7 +151,6 @@ impl Wrapper {
     /// Returns the resolved program, and this process's environment without the marks of a server.
     fn command(&self) -> Result<Command, LaunchErrorKind> {
         let mut env: BTreeMap<_, _> = env::vars_os().collect();
-        // This process may itself be a server; its mark must not be inherited.
         env.remove(OsStr::new(identity::VARIABLE));
         env.remove(OsStr::new(identity::KEEP));
         let directory = env::current_dir();
@@ -173,7 +166,7 @@ impl Wrapper {
         })
     }
 
-    /// Opens the log. Only a file is accepted: a pipe needs a reader, and a console keeps nothing.
+    /// Opens the log. Only a file is accepted.
     fn open_log(&self) -> io::Result<Option<File>> {
         let Some(path) = &self.log else {
             return Ok(None);
@@ -186,7 +179,6 @@ impl Wrapper {
     }
 }
 
-/// A running server, and the facts about its end.
 struct Life<'a> {
     job: &'a Job,
     leader: &'a Process,
@@ -226,7 +218,6 @@ impl Life<'_> {
         }
     }
 
-    /// Waits for the next event, or until the ladder's alarm.
     fn hear(&self) -> Option<Event> {
         match self.ladder.alarm() {
             None => self.told.recv().ok(),
@@ -246,7 +237,6 @@ impl Life<'_> {
                 let _ = self.leader.interrupt(drop);
                 self.ladder.sent();
             }
-            // The ladder repeats this until the job is empty.
             Order::Kill => drop(self.job.terminate()),
         }
     }

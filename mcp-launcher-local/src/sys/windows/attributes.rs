@@ -1,5 +1,4 @@
-//! Attributes of a start by `CreateProcessW`: the job that the process starts in, and the handles
-//! that it inherits.
+//! Attributes of a start by `CreateProcessW`: the job, and the inherited handles.
 
 use std::io;
 use std::marker::PhantomData;
@@ -12,7 +11,6 @@ use windows_sys::Win32::System::Threading::{
     PROC_THREAD_ATTRIBUTE_HANDLE_LIST, PROC_THREAD_ATTRIBUTE_JOB_LIST, UpdateProcThreadAttribute,
 };
 
-/// A list of attributes, which points to its values.
 pub(super) struct Attributes<'a> {
     /// Aligned as the system's own allocations are.
     list: Vec<u128>,
@@ -20,7 +18,6 @@ pub(super) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Makes the process start in the job, and inherit these handles only.
     pub(super) fn new(job: &'a [HANDLE; 1], handles: &'a [HANDLE]) -> io::Result<Self> {
         let mut size = 0;
         // SAFETY: without a list the call only returns the size. It fails, as documented.

@@ -1,11 +1,9 @@
 //! The request to end: CTRL_BREAK, which a console sends to the processes that share it.
 //!
-//! A server shares the console of its host, as a process group of its own, which Ctrl-C does not
-//! reach. Where the host has none, a server gets an invisible one, and the host attaches to it for
-//! the moment of the request. A server that has left its console, or has a window instead, receives
-//! nothing.
-//!
-//! A console is a program, and may never answer.
+//! A server is a process group of its own in the host's console, which Ctrl-C does not reach. Where
+//! the host has none, a server gets an invisible one, to which the host attaches for the request. A
+//! server that has left its console, or has a window instead, receives nothing. A console is a
+//! program, and may never answer.
 
 use std::io;
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -19,11 +17,9 @@ use windows_sys::Win32::System::Threading::{
 };
 use windows_sys::core::BOOL;
 
-/// Locked for writing while this process is attached to a foreign console: it can be in one at a
-/// time, and has none of its own.
+/// Locked for writing while this process, which has no console, is attached to a foreign one.
 static ENTERED: RwLock<()> = RwLock::new(());
 
-/// Returns the flags by which a server is started so that it can be asked to end.
 pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
     // Does not wait: a thread that is attached to a foreign console may never return.
     let has_console = match ENTERED.try_read() {
@@ -36,8 +32,7 @@ pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
     }
 }
 
-/// Asks the process group of this process to end. The caller must hold the process, so that its pid
-/// is not reused. Returns when the console has answered, which may be never.
+/// Asks the process group of this process, which the caller must hold, to end. May never return.
 pub(super) fn interrupt(pid: u32) -> io::Result<()> {
     let is_shared = {
         let _outside = ENTERED.read().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +55,8 @@ fn send(group: u32) -> io::Result<()> {
     super::check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, group) })
 }
 
-/// Has `tell` called, on a thread of its own, each time that the console asks this process to end.
-/// Once in a process. A console that is closed leaves it some seconds.
+/// Has `tell` called, on its own thread, each time that the console asks this process to end. Once
+/// in a process. A console that is closed leaves it some seconds.
 pub(crate) fn when_asked(tell: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
     if TELL.set(Box::new(tell)).is_err() {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -80,8 +75,7 @@ unsafe extern "system" fn asked(kind: u32) -> BOOL {
         kind,
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT
     ) {
-        // Returning would end this process; the system ends it when the time has passed, or it ends
-        // before.
+        // Returning would end this process before its time.
         loop {
             std::thread::park();
         }

@@ -19,8 +19,7 @@ use windows_sys::Win32::System::JobObjects::{
 
 use super::check;
 
-/// A job that ends its processes when its last handle, which is this one, is closed. Its processes
-/// cannot leave it.
+/// A job that ends its processes when this, its only handle, is closed. They cannot leave it.
 #[derive(Debug)]
 pub(crate) struct Job {
     handle: OwnedHandle,
@@ -29,15 +28,12 @@ pub(crate) struct Job {
 // The system's lists are read as words of 64 bits.
 const _: () = assert!(size_of::<usize>() == 8);
 
-/// The exit code of a process that is ended with its job.
 const EXIT_CODE: u32 = 1;
 
-/// The maximum number of pids that are read of a job.
 const LISTED_MAX: usize = 4096;
 
 impl Job {
-    /// Creates one, whose processes may commit `memory` bytes together. Its handle is not inherited,
-    /// as it has no security attributes.
+    /// Creates one, whose processes may commit `memory` bytes together.
     pub(crate) fn new(memory: Option<u64>) -> io::Result<Self> {
         // SAFETY: neither attributes nor a name are given.
         let handle = unsafe { CreateJobObjectW(ptr::null(), ptr::null()) };
@@ -58,7 +54,6 @@ impl Job {
         Ok(job)
     }
 
-    /// Reports the end of its last process to a completion port, with this key.
     pub(super) fn report_to(&self, port: HANDLE, key: usize) -> io::Result<()> {
         let association = JOBOBJECT_ASSOCIATE_COMPLETION_PORT {
             CompletionKey: ptr::without_provenance_mut(key),
@@ -73,7 +68,6 @@ impl Job {
         check(unsafe { TerminateJobObject(self.raw(), EXIT_CODE) })
     }
 
-    /// Returns the number of its processes that have not ended.
     pub(crate) fn active(&self) -> io::Result<u32> {
         let mut accounts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         let size = size_of_val(&accounts);
@@ -114,7 +108,6 @@ impl Job {
         Ok(listed.filter_map(|pid| u32::try_from(*pid).ok()))
     }
 
-    /// Returns whether a process is in it, or in a job inside of it.
     pub(super) fn has(&self, process: HANDLE) -> io::Result<bool> {
         let mut is_in = 0;
         // SAFETY: both handles are open, and there is room for the answer.

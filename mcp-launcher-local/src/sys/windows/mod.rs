@@ -37,17 +37,15 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::core::BOOL;
 
-/// Always succeeds: servers belong to the process that launches them, and there is no fork here.
+/// Succeeds: there is no fork here.
 pub(crate) fn own_servers() -> io::Result<()> {
     Ok(())
 }
 
-/// Always succeeds, like [`own_servers`].
 pub(crate) fn not_forked() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether this error of a start means that the file cannot be executed.
 pub(crate) fn is_not_executable(code: i32) -> bool {
     matches!(
         code.cast_unsigned(),
@@ -58,17 +56,14 @@ pub(crate) fn is_not_executable(code: i32) -> bool {
     )
 }
 
-/// Returns whether this error means that there was no memory or no handle.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     limit_of(error).is_some()
 }
 
-/// Runs foreign code, and contains its panics.
 pub(crate) fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
 }
 
-/// Converts the result of a call that returns TRUE or sets an error.
 fn check(answer: BOOL) -> io::Result<()> {
     match answer {
         0 => Err(io::Error::last_os_error()),

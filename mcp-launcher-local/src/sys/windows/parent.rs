@@ -15,7 +15,6 @@ use windows_sys::Win32::System::Threading::{
 use super::check;
 use super::process::Process;
 
-/// The parent, as far as it can be known.
 #[derive(Debug)]
 pub(crate) enum Parent {
     /// Held: its end can be waited for.
@@ -27,8 +26,8 @@ pub(crate) enum Parent {
 }
 
 impl Parent {
-    /// Looks for it. A process keeps its parent's pid after the parent has ended, so the process
-    /// with this pid is the parent only if it is the older one.
+    /// Looks for it. A process keeps the pid of a parent that has ended: the parent is older than
+    /// this process.
     pub(crate) fn hold() -> Self {
         const RIGHTS: u32 = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
         let number = match number() {
@@ -48,7 +47,6 @@ impl Parent {
     }
 }
 
-/// Returns the pid of the process that started this one.
 fn number() -> io::Result<Option<u32>> {
     // SAFETY: no pointers.
     let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };

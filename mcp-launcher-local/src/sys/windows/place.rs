@@ -15,14 +15,11 @@ use windows_sys::Win32::System::SystemInformation::GetSystemDirectoryW;
 /// The search path where the server's environment has no `PATH`: the system's directories.
 pub(crate) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
 
-/// The extensions that are tried, in this order, where `PATHEXT` is not set.
 const DEFAULT_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 
-/// The extensions of files that can be started: programs, and scripts of the command interpreter.
-/// Others of `PATHEXT` need a program that the user has chosen for them.
+/// The extensions of files that can be started; others of `PATHEXT` need another program.
 const STARTED: [&str; 4] = ["com", "exe", "bat", "cmd"];
 
-/// Returns whether a name is not looked up in `PATH`.
 pub(crate) fn names_a_path(program: &OsStr) -> bool {
     program
         .as_encoded_bytes()
@@ -30,8 +27,7 @@ pub(crate) fn names_a_path(program: &OsStr) -> bool {
         .any(|byte| b"/\\:".contains(byte))
 }
 
-/// Returns the files that a name may mean. `npx` is `npx.cmd`, and never the `npx` beside it, which
-/// is a script of another system.
+/// Returns the files that a name may mean. `npx` is `npx.cmd`, never the `npx` beside it.
 pub(crate) fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
     let mut spellings = Vec::new();
     if is_started(path) {
@@ -53,7 +49,6 @@ pub(crate) fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<
     spellings
 }
 
-/// Returns whether there is a file that can be started.
 pub(crate) fn may_execute(path: &Path) -> bool {
     is_started(path)
 }
@@ -82,7 +77,6 @@ pub(crate) fn command_interpreter() -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the limit that was reached by this error.
 pub(crate) fn limit_of(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()?.cast_unsigned() {
         ERROR_TOO_MANY_OPEN_FILES | ERROR_NO_SYSTEM_RESOURCES | ERROR_NOT_ENOUGH_QUOTA => {

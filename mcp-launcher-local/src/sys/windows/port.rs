@@ -1,7 +1,5 @@
-//! The one thread that waits for empty jobs and ended processes, for all servers of this process.
-//!
-//! It waits on a completion port without a timeout. Jobs write to it by themselves; for an ended
-//! process, the system's own waiting threads do, one of which serves 63 processes.
+//! The one thread that waits for empty jobs and ended processes, on a completion port without a
+//! timeout. Jobs write to it; for an ended process, the system's own waiting threads do.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +29,6 @@ struct Port {
     next_key: AtomicUsize,
 }
 
-/// A job that reports until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Heard {
     key: usize,
@@ -41,8 +38,7 @@ pub(crate) struct Heard {
 const ENDED: u32 = u32::MAX;
 
 impl Heard {
-    /// Has `callback` called when `job` is empty, and when a process that is waited for with it has
-    /// ended.
+    /// Has `callback` called when `job` is empty, and when a process waited for with it has ended.
     pub(crate) fn of(job: &Job, callback: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let port = Port::get()?;
         let key = port.next_key.fetch_add(1, Ordering::Relaxed);
@@ -60,15 +56,13 @@ impl Heard {
 impl Drop for Heard {
     fn drop(&mut self) {
         if let Ok(port) = Port::get() {
-            // What it captured is dropped outside of the lock.
             let callback = port.lock().remove(&self.key);
             drop(callback);
         }
     }
 }
 
-/// Reports that a process has ended that was waited for with this key. Runs on a thread of the
-/// system.
+/// Reports the end of a process with this key. Runs on a thread of the system.
 pub(super) fn ended(key: usize) {
     let Ok(port) = Port::get() else { return };
     // SAFETY: the port is open, and what is written holds no pointer.
@@ -111,8 +105,7 @@ impl Port {
                 Ok(Some(key)) => self.tell(key),
                 Ok(None) => {}
                 Err(error) => {
-                    // Only a closed port causes this: other code in this process closes handles
-                    // that it does not own.
+                    // Other code in this process has closed the port.
                     shielded(|| tracing::error!(%error, "the watcher of servers cannot go on"));
                     return;
                 }
@@ -134,8 +127,7 @@ impl Port {
     }
 }
 
-/// Waits for the next message, and returns its key. `None` for a message of a job that does not
-/// matter here.
+/// Returns the key of the next message; `None` for one that does not matter here.
 fn next(port: HANDLE) -> io::Result<Option<usize>> {
     let (mut message, mut key, mut with) = (0, 0, ptr::null_mut());
     // SAFETY: the port is open, and there is room for the three answers. The pointer is not

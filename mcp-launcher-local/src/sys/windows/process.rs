@@ -25,7 +25,6 @@ use super::console;
 use super::job::Job;
 use super::port::{self, Heard};
 
-/// The parameters of a start.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) program: PathBuf,
@@ -33,7 +32,6 @@ pub(crate) struct Start<'a> {
     pub(crate) command_line: Vec<u16>,
     pub(crate) environment: Vec<u16>,
     pub(crate) cwd: Option<&'a Path>,
-    /// Standard input, output, error.
     pub(crate) streams: [OwnedHandle; 3],
 }
 
@@ -44,7 +42,6 @@ pub(crate) struct Process {
     pid: u32,
 }
 
-/// A wait for the end of a process.
 #[derive(Debug)]
 pub(crate) struct Wait {
     registered: usize,
@@ -115,7 +112,6 @@ impl Process {
         matches!(job.has(process.raw()), Ok(true)).then_some(process)
     }
 
-    /// Holds the process that has this pid now.
     pub(super) fn open(pid: u32, rights: PROCESS_ACCESS_RIGHTS) -> io::Result<Self> {
         // SAFETY: no pointers.
         let handle = unsafe { OpenProcess(rights, 0, pid) };
@@ -131,7 +127,6 @@ impl Process {
         self.pid
     }
 
-    /// Returns the name of its program.
     pub(crate) fn name(&self) -> Option<String> {
         let mut path = [0_u16; 1024];
         let mut length = path.len() as u32;
@@ -150,18 +145,16 @@ impl Process {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// Returns the time of its creation, in 100 ns since 1601.
     pub(crate) fn start_time(&self) -> Option<u64> {
         start_time(self.raw())
     }
 
-    /// Returns the time of this process's creation, in the same unit.
     pub(super) fn own_start_time() -> Option<u64> {
         // SAFETY: no pointers.
         start_time(unsafe { GetCurrentProcess() })
     }
 
-    /// Returns its exit code. Valid only once it has ended: before that, there is a number as well.
+    /// Returns its exit code, once it has ended.
     pub(crate) fn exit_code(&self) -> io::Result<u32> {
         let mut code = 0;
         // SAFETY: the handle is open, and there is room for the answer.
@@ -174,8 +167,8 @@ impl Process {
         unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
     }
 
-    /// Asks it and its process group to end, on a separate thread: the console that delivers the
-    /// request may never answer. Calls `tell` with the answer, if there is one.
+    /// Asks it and its process group to end, on a separate thread, and calls `tell` with the
+    /// console's answer, which may never come.
     pub(crate) fn interrupt(
         &self,
         tell: impl FnOnce(io::Result<()>) + Send + 'static,
@@ -226,7 +219,6 @@ impl Drop for Wait {
     }
 }
 
-/// Returns the creation time of `process`, an open handle or the one that means this process.
 fn start_time(process: HANDLE) -> Option<u64> {
     let mut times = [FILETIME::default(); 4];
     let [created, exited, kernel, user] = &mut times;

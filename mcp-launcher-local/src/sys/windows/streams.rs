@@ -19,7 +19,6 @@ pub(crate) struct Input {
     handle: OwnedHandle,
 }
 
-/// The state of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputState {
     Open,
@@ -29,22 +28,21 @@ pub(crate) enum InputState {
     Unknown,
 }
 
-/// Returns standard input, output and error for another process. This process gives up the output,
-/// so that it ends with the other process. A missing stream becomes the null device.
+/// Returns standard input, output and error for another process. This process gives up the output.
+/// A missing stream becomes the null device.
 pub(crate) fn hand_over() -> io::Result<[OwnedHandle; 3]> {
     let input = clone_of(&stdin())?;
     let error = clone_of(&stderr())?;
     Ok([input, take_output()?, error])
 }
 
-/// Returns this process's input, for watching its end.
 pub(crate) fn input() -> io::Result<Input> {
     clone_of(&stdin()).map(|handle| Input { handle })
 }
 
 impl Input {
-    /// Queries the state. On Windows it waits while the other process reads, because a handle does
-    /// one thing at a time.
+    /// Queries the state. Waits while the other process reads, because a handle does one thing at a
+    /// time.
     pub(crate) fn state(&self) -> InputState {
         let none = ptr::null_mut();
         // SAFETY: the handle is open, and no answer is asked for but whether there is one.
