@@ -121,8 +121,7 @@ mod tests {
             session,
             group,
             start_time: pid.into(),
-            name: String::new(),
-            state: ProcessState::Live,
+            ..Seen::default()
         }
     }
 

@@ -157,11 +157,11 @@ impl World {
                 session: process.session,
                 group: process.group,
                 start_time: process.start,
-                name: String::new(),
                 state: match process.zombie {
                     true => ProcessState::Dead,
                     false => ProcessState::Live,
                 },
+                ..Seen::default()
             };
             (*pid, process)
         });
