@@ -92,7 +92,7 @@ impl Sum {
         }
         let end = server.end.as_ref();
         self.swept += end.map_or(0, |end| u64::from(end.swept));
-        self.last = self.last.max(end.map(|end| time_of(end)));
+        self.last = self.last.max(end.map(time_of));
     }
 
     fn ended(&self) -> usize {
