@@ -9,7 +9,6 @@ const OWED_MAX: usize = 4;
 pub(crate) struct Control {
     /// `None` once the other end is closed.
     socket: Option<Fd>,
-    /// The host has closed its sending half.
     is_deaf: bool,
     owed: [Option<Report<'static>>; OWED_MAX],
 }
@@ -19,7 +18,6 @@ pub(crate) enum Received {
     Nothing,
     /// The host has closed its sending half but still reads: an order to kill without room.
     Muted,
-    /// The host is gone.
     Gone,
 }
 
@@ -48,7 +46,6 @@ impl Control {
         self.owed = [const { None }; OWED_MAX];
     }
 
-    /// Sends `report`, now or when there is room.
     pub(crate) fn owe(&mut self, report: Report<'static>) {
         if self.socket.is_some()
             && let Some(free) = self.owed.iter_mut().find(|owed| owed.is_none())
@@ -62,7 +59,6 @@ impl Control {
         self.owed.iter().any(Option::is_some)
     }
 
-    /// Sends queued reports in order, as far as there is room.
     pub(crate) fn flush(&mut self) {
         while let Some(report) = self.owed[0] {
             match self.send(report) {
@@ -70,7 +66,6 @@ impl Control {
                     self.owed.rotate_left(1);
                     self.owed[OWED_MAX - 1] = None;
                 }
-                // Kept until there is room or memory.
                 Err(Errno::EAGAIN | Errno::ENOMEM | Errno::ENOBUFS) => return,
                 Err(_) => return self.close(),
             }

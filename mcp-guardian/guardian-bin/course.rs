@@ -16,11 +16,8 @@ pub(crate) struct Course {
     phase: Phase,
     /// Something was signalled, so processes reaped from now on count as swept.
     sweeping: bool,
-    /// The tree got SIGTERM.
     asked: bool,
-    /// The tree was to be killed.
     forced: bool,
-    /// The host was gone before the end.
     orphaned: bool,
     /// The first wait status of the main process, if it has ended.
     exit: Option<i32>,
@@ -44,7 +41,6 @@ struct Killing {
     pause: u64,
     /// Number of processes reached in the last round and not reaped yet; `None` if it reached none.
     outstanding: Option<usize>,
-    /// Something was reaped since the last round.
     progress: bool,
 }
 
@@ -120,14 +116,12 @@ impl Course {
         news
     }
 
-    /// Notes that there is no child. Returns whether that is new.
     pub(crate) fn nobody_is_left(&mut self) -> bool {
         let news = !self.is_done();
         self.phase = Phase::Done;
         news
     }
 
-    /// Returns whether a round of killing is due.
     pub(crate) fn is_round_due(&self, now: u64) -> bool {
         match &self.phase {
             Phase::Killing(killing) => killing.outstanding == Some(0) || now >= killing.next,
@@ -150,7 +144,6 @@ impl Course {
         killing.pause = killing.pause.saturating_mul(2).min(longest);
     }
 
-    /// Returns when something is due without an event.
     pub(crate) fn alarm(&self) -> Option<u64> {
         match &self.phase {
             Phase::Waiting | Phase::Done => None,
@@ -168,7 +161,6 @@ impl Course {
         [self.asked, self.forced, self.orphaned]
     }
 
-    /// Returns whether processes reaped now count as swept, except for the main process.
     pub(crate) fn is_sweeping(&self) -> bool {
         self.sweeping
     }

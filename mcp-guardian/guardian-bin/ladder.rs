@@ -18,7 +18,6 @@ pub(crate) struct Ladder {
     asked: u32,
     wanted: u32,
     retry: Option<u64>,
-    /// Number of SIGTERMs from the host.
     terms: u32,
 }
 
@@ -38,7 +37,6 @@ enum Rung {
     },
 }
 
-/// An order of the shim to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Nothing,
@@ -115,7 +113,6 @@ impl Ladder {
         self.order(now)
     }
 
-    /// Returns when something is due without an event.
     pub(crate) fn alarm(&self) -> Option<u64> {
         let due = match self.rung {
             Rung::Running => None,

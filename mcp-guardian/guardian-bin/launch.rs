@@ -13,7 +13,6 @@ use crate::record::Record;
 use crate::staying::Staying;
 use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
 
-/// A created server process.
 pub(crate) struct Server {
     pub(crate) pid: Pid,
     /// Readable when the host dies; `None` without pidfds.
@@ -34,7 +33,6 @@ pub(crate) enum Failure {
     Failed(Stage, Errno),
 }
 
-/// The outcome of the child's exec.
 pub(crate) enum Outcome {
     Pending,
     Executed,
@@ -47,10 +45,8 @@ impl Server {
         match sys::read(&self.outcome, &mut said[..1]) {
             // Closed by exec, or by the death of the child before it; the wait status tells which.
             Ok(0) => Outcome::Executed,
-            // More follows.
             Ok(_) if said[0] == ALIVE => Outcome::Pending,
             Ok(_) => {
-                // Written together with the first byte.
                 let _ = sys::read(&self.outcome, &mut said[1..]);
                 let [stage, a, b, c, d] = said;
                 Outcome::Failed(
@@ -173,9 +169,7 @@ pub(crate) fn join_cgroup(params: &Params) -> sys::Result<()> {
     }
 }
 
-/// Returns a verified pidfd of the host.
 fn watch(host: u32) -> Result<Option<Fd>, Failure> {
-    // Without a pidfd, the socket's end of file has to suffice.
     let pidfd = sys::pidfd_open(host).ok();
     // Our parent cannot have been reaped while it is our parent, so the pid was the host's when the
     // pidfd was opened.

@@ -3,20 +3,11 @@
 //! A static program without libc, built by this crate's build script. `docs/containment.md` has its
 //! states, its protocol and its limits. Its arguments name its role.
 //!
-//! - [`params`]: the guardian's arguments and descriptors
-//! - [`launch`]: the fork, and the server's side of it, up to exec
-//! - [`namespace`]: the init of a PID namespace, if wanted
+//! - the guardian: [`launch`] (in a [`namespace`]), [`supervise`] by the pure [`course`], [`sweep`]
+//!   of the [`tree`]
 //! - [`orphan`]: finds which process inherits the host's orphans
-//! - [`supervise`]: the event loop
-//! - [`course`]: decides the next step. Pure
-//! - [`sweep`]: sends SIGTERM and SIGKILL to the tree
-//! - [`record`]: the server's cgroup and ledger entry, removed here if the host does not
-//! - [`staying`], [`keep`]: processes that outlive the server
-//! - [`swept`]: reaps processes and keeps the names of those that had to be ended
-//! - [`tree`], [`procfs`], [`parse`], [`stat`]: finds the descendants
-//! - [`shim`]: the process that a wrapper becomes
+//! - [`shim`]: the process that a wrapper becomes, by the pure [`ladder`]
 //! - [`init`]: process 1 of a container or pod, and the last will of a host
-//! - [`ladder`]: how the latter two end the server. Pure
 //! - [`sys`]: system calls; all `unsafe` code
 
 #![no_std]
@@ -118,7 +109,6 @@ fn close_inherited_but<const N: usize>(first: u32, mut kept: [Option<u32>; N]) {
     }
 }
 
-/// Converts a wait status to the shell's exit code.
 fn exit_code(status: i32) -> i32 {
     match status & 0x7f {
         0 => status >> 8 & 0xff,

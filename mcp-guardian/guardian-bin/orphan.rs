@@ -9,7 +9,6 @@ use crate::sys::{self, Fork};
 const ROUNDS: u32 = 2_000;
 const ROUND: u64 = 1_000_000;
 
-/// Leaves a child behind, which reports its new parent and exits.
 pub(crate) fn leave(mut control: Control) -> ! {
     sys::setsid();
     let parent = sys::getpid();

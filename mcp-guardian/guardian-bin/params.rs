@@ -14,7 +14,6 @@ pub(crate) struct Params {
     pub(crate) host: u32,
     /// Grace of the tree once its host is gone.
     pub(crate) grace: u64,
-    /// The server's working directory; the host's if `None`.
     pub(crate) cwd: Option<&'static CStr>,
     pub(crate) program: &'static CStr,
     pub(crate) pid_namespace: bool,
@@ -33,7 +32,6 @@ impl Params {
         let flags = small_number(text(2)?)?;
         let grace = u64::from(small_number(text(3)?)?);
         let cwd = text(6)?;
-        // The server's own name.
         args.get(PARAM_COUNT)?;
         if flags & FLAG_OWN_VARIABLE != 0 {
             sys::keep_last_variable(args);

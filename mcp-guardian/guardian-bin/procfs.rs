@@ -62,7 +62,6 @@ impl Path {
     }
 
     fn push(&mut self, byte: u8) {
-        // The last byte stays the terminator.
         if self.len < self.text.len() - 1
             && let Some(end) = self.text.get_mut(self.len)
         {
@@ -124,7 +123,6 @@ pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
 
 /// Closes all descriptors from `first` on, except the kept ones, for kernels without `close_range`.
 pub(crate) fn close_from(first: u32, kept: &[Option<u32>]) {
-    // Closing changes the list being read, so repeat until nothing is left to close.
     loop {
         let mut closed = 0_u32;
         let Ok(directory) = sys::open(c"/proc/self/fd") else {

@@ -12,7 +12,6 @@ const ROUNDS: u32 = 200;
 const PAUSE: u64 = 10_000_000;
 const SHORT_ROUNDS: u32 = 20;
 const SHORT_PAUSE: u64 = 500_000;
-/// Maximum nesting of a server's cgroups (`cgroup.max.depth`).
 const DEPTH: u32 = 64;
 
 pub(crate) struct Record {
@@ -55,12 +54,10 @@ impl Slot {
 }
 
 impl Record {
-    /// Returns the cgroup that is removed here.
     fn removed(&self) -> Option<&Fd> {
         self.leaf.as_ref().filter(|_| !self.path.is_empty())
     }
 
-    /// Returns the name of that cgroup.
     pub(crate) fn cgroup(&self) -> &[u8] {
         let path = self.removed().and_then(|_| self.path.to_bytes().strip_prefix(b"../"));
         path.unwrap_or_default()
@@ -121,7 +118,6 @@ fn has_member(cgroup: &Fd) -> bool {
     procs.is_ok_and(|procs| matches!(sys::read(&procs, &mut [0; 8]), Ok(1..)))
 }
 
-/// Removes an empty cgroup and its nested ones.
 fn remove(parent: &Fd, name: &CStr, depth: u32) -> sys::Result<()> {
     match sys::remove_directory(parent, name) {
         Err(Errno::ENOENT) => return Ok(()),

@@ -108,10 +108,7 @@ impl Sweep {
             let _ = sys::write(kill, b"1");
         }
         let processes = self.tree.read(self.me, leader);
-        self.blind = match processes.is_empty() {
-            true => self.blind.saturating_add(1),
-            false => 0,
-        };
+        self.blind = if processes.is_empty() { self.blind.saturating_add(1) } else { 0 };
         let others = processes.iter().filter(|process| !process.stays);
         others.inspect(|process| process.signal(&[Signal::KILL])).filter(|process| is_own(process)).count()
     }
@@ -144,11 +141,7 @@ impl Sweep {
                 .iter()
                 .for_each(|process| process.signal(&[Signal::KILL]));
         }
-        self.blind = if reached == 0 {
-            self.blind.saturating_add(1)
-        } else {
-            0
-        };
+        self.blind = if reached == 0 { self.blind.saturating_add(1) } else { 0 };
         if self.blind > BLIND_ROUNDS {
             // /proc is missing or not ours. The kernel still tells which pids are our children.
             let numbers = (2..=PID_MAX).filter(|&pid| Pid::new(pid).is_some_and(sys::exists));

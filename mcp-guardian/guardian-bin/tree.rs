@@ -125,7 +125,7 @@ impl Tree {
             match procfs::stat(pid).filter(|stat| stat.parent == me) {
                 Some(stat) => self.push(pid, &stat, false),
                 // With staying processes, the others are ended by this list.
-                None if self.may_keep() => self.push_hidden(pid),
+                None if self.may_keep() => self.add(Process { pid, ..Process::NONE }),
                 None => {}
             }
         });
@@ -176,10 +176,6 @@ impl Tree {
             group: stat.group,
             started: stat.started,
         });
-    }
-
-    fn push_hidden(&mut self, pid: u32) {
-        self.add(Process { pid, ..Process::NONE });
     }
 
     fn add(&mut self, process: Process) {

@@ -49,10 +49,7 @@ impl Image {
     ///
     /// The last directory's.
     pub fn in_file(self, directories: &[PathBuf]) -> io::Result<Self> {
-        let name = self.name.to_string_lossy();
-        self.open(&self.file, &|| {
-            unnamed_file(&name, self.program, directories)
-        })?;
+        self.file(directories)?;
         Ok(self)
     }
 
@@ -63,39 +60,41 @@ impl Image {
     ///
     /// Errors of `run` and of the system, which may be transient.
     pub fn run<T>(&self, run: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
-        let by =
-            |place, make: &dyn Fn() -> io::Result<OwnedFd>| run(self.open(place, make)?.as_fd());
-        let by_file = || {
-            let name = self.name.to_string_lossy();
-            by(&self.file, &|| {
-                unnamed_file(&name, self.program, &directories())
-            })
-        };
-        if self.file.get().is_some() {
-            return by_file();
+        if self.file.get().is_none() {
+            let memory = open(&self.memory, self.lowest, || {
+                sealed_memfd(self.name, self.program)
+            });
+            match memory.and_then(|memory| run(memory.as_fd())) {
+                Err(error) if is_refusal(&error) => {}
+                done => return done,
+            }
         }
-        match by(&self.memory, &|| sealed_memfd(self.name, self.program)) {
-            Err(error) if is_refusal(&error) => by_file(),
-            done => done,
-        }
+        run(self.file(&directories())?.as_fd())
     }
 
-    fn open<'a>(
-        &self,
-        place: &'a OnceLock<OwnedFd>,
-        make: &dyn Fn() -> io::Result<OwnedFd>,
-    ) -> io::Result<&'a OwnedFd> {
-        if let Some(open) = place.get() {
-            return Ok(open);
-        }
-        let mut open = make()?;
-        let mut below = Vec::new();
-        while open.as_raw_fd() < self.lowest {
-            let next = open.try_clone()?;
-            below.push(std::mem::replace(&mut open, next));
-        }
-        Ok(place.get_or_init(|| open))
+    fn file(&self, directories: &[PathBuf]) -> io::Result<&OwnedFd> {
+        open(&self.file, self.lowest, || {
+            unnamed_file(&self.name.to_string_lossy(), self.program, directories)
+        })
     }
+}
+
+/// Opens it once, with `lowest` as its number or a greater one.
+fn open(
+    place: &OnceLock<OwnedFd>,
+    lowest: RawFd,
+    make: impl FnOnce() -> io::Result<OwnedFd>,
+) -> io::Result<&OwnedFd> {
+    if let Some(open) = place.get() {
+        return Ok(open);
+    }
+    let mut open = make()?;
+    let mut below = Vec::new();
+    while open.as_raw_fd() < lowest {
+        let next = open.try_clone()?;
+        below.push(std::mem::replace(&mut open, next));
+    }
+    Ok(place.get_or_init(|| open))
 }
 
 /// Returns whether `error` says that execution is forbidden, or the file too large, rather than failed.

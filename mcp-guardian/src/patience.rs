@@ -21,7 +21,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(16);
 #[derive(Debug)]
 pub struct Patience {
     end: Instant,
-    course: Course,
+    pause: Duration,
+    /// The sum of the pauses that count.
+    total: Duration,
 }
 
 impl Patience {
@@ -29,7 +31,8 @@ impl Patience {
     pub fn new() -> Self {
         Self {
             end: Instant::now() + LONGEST,
-            course: Course::new(),
+            pause: Duration::from_micros(100),
+            total: Duration::ZERO,
         }
     }
 
@@ -50,26 +53,12 @@ impl Patience {
     pub fn lasts_beside(&mut self, processes: impl IntoIterator<Item = u32>) -> bool {
         let waits = |pid| sys::see(pid).is_some_and(|seen| seen.is_runnable);
         let counts = !processes.into_iter().any(waits);
-        let pause = self.course.next(counts);
+        let pause = self.next(counts);
         let pause = pause.filter(|_| Instant::now() < self.end);
         pause.map(thread::sleep).is_some()
     }
-}
 
-#[derive(Debug)]
-struct Course {
-    pause: Duration,
-    total: Duration,
-}
-
-impl Course {
-    fn new() -> Self {
-        Self {
-            pause: Duration::from_micros(100),
-            total: Duration::ZERO,
-        }
-    }
-
+    /// Returns the next pause; `None` when enough of them have counted.
     fn next(&mut self, counts: bool) -> Option<Duration> {
         if self.total >= LIMIT {
             return None;
@@ -89,12 +78,12 @@ mod tests {
 
     #[test]
     fn pauses_that_count_end_patience_and_others_do_not() {
-        let mut course = Course::new();
+        let mut course = Patience::new();
         let pauses: Vec<_> = std::iter::from_fn(|| course.next(true)).collect();
         let total: Duration = pauses.iter().sum();
         assert!(total >= LIMIT && total < LIMIT + PAUSE_MAX, "{total:?}");
         assert!(pauses.is_sorted() && pauses.iter().all(|pause| *pause <= PAUSE_MAX));
-        let mut course = Course::new();
+        let mut course = Patience::new();
         for _ in 0..10_000 {
             assert!(course.next(false).is_some());
         }
@@ -109,7 +98,7 @@ mod tests {
         let mut patience = Patience::until(begun + Duration::from_millis(20));
         while patience.lasts() {}
         assert!(begun.elapsed() >= Duration::from_millis(20));
-        assert!(patience.course.total < LIMIT, "{:?}", patience.course.total);
+        assert!(patience.total < LIMIT, "{:?}", patience.total);
     }
 
     #[test]
@@ -123,15 +112,15 @@ mod tests {
         std::io::Read::read_exact(busy.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let mut patience = Patience::new();
         let counted = (0..20).filter(|_| {
-            let before = patience.course.total;
-            patience.lasts_beside([busy.id()]) && patience.course.total > before
+            let before = patience.total;
+            patience.lasts_beside([busy.id()]) && patience.total > before
         });
         // At the first look, `echo` may still be in its write.
         assert!(counted.count() <= 1);
         busy.kill().unwrap();
         busy.wait().unwrap();
-        let before = patience.course.total;
+        let before = patience.total;
         assert!(patience.lasts_beside([u32::MAX]));
-        assert!(patience.course.total > before);
+        assert!(patience.total > before);
     }
 }

@@ -65,10 +65,6 @@ pub fn make(path: &Path) -> Result<OwnedFd, Refused> {
 }
 
 /// Does the same within an open directory.
-///
-/// # Errors
-///
-/// [`Refused`].
 pub fn make_in(within: impl AsFd, path: &Path) -> Result<OwnedFd, Refused> {
     match mkdirat(&within, path, Mode::S_IRWXU) {
         Ok(()) | Err(Errno::EEXIST) => open_own_in(within, path),
@@ -92,10 +88,6 @@ pub fn open_own(path: &Path) -> Result<OwnedFd, Refused> {
 }
 
 /// Does the same within an open directory.
-///
-/// # Errors
-///
-/// [`Refused`].
 pub fn open_own_in(within: impl AsFd, path: &Path) -> Result<OwnedFd, Refused> {
     let refused = |errno: Errno| Refused::Unusable(errno.into());
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
@@ -130,10 +122,6 @@ pub fn is_own(stat: &FileStat, kind: SFlag) -> bool {
 }
 
 /// Lists the names in a directory.
-///
-/// # Errors
-///
-/// System errors.
 pub fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     // Reopened, since a duplicate shares the read position.
     let mut listing = Dir::openat(

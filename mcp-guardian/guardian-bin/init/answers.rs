@@ -97,44 +97,28 @@ fn read_by(fd: &Fd, buffer: &mut [u8], until: u64) -> Option<usize> {
     }
 }
 
-struct Key {
-    key: &'static [u8],
-    matched: usize,
-}
-
-impl Key {
-    const fn new(key: &'static [u8]) -> Self {
-        Self { key, matched: 0 }
-    }
-
-    /// Returns whether this byte ends the key.
-    fn next(&mut self, byte: u8) -> bool {
-        self.matched = match self.key.get(self.matched) {
-            Some(&expected) if byte == expected => self.matched + 1,
-            // A key begins with a quote and has no other before its end.
-            _ => usize::from(byte == b'"'),
-        };
-        self.matched == self.key.len()
-    }
-}
-
 /// Finds a key and then the ID that is its value.
 struct Value {
-    key: Key,
-    is_found: bool,
+    /// With its quotes and colon.
+    key: &'static [u8],
+    matched: usize,
     value: [u8; ID],
     filled: usize,
 }
 
 impl Value {
     const fn after(key: &'static [u8]) -> Self {
-        Self { key: Key::new(key), is_found: false, value: [0; ID], filled: 0 }
+        Self { key, matched: 0, value: [0; ID], filled: 0 }
     }
 
     /// Returns the ID that this byte completes.
     fn next(&mut self, byte: u8) -> Option<[u8; ID]> {
-        if !self.is_found {
-            self.is_found = self.key.next(byte);
+        if let Some(&expected) = self.key.get(self.matched) {
+            self.matched = match byte == expected {
+                true => self.matched + 1,
+                // A key begins with a quote and has no other before its end.
+                false => usize::from(byte == b'"'),
+            };
             return None;
         }
         if byte.is_ascii_hexdigit()
@@ -145,7 +129,7 @@ impl Value {
             return None;
         }
         let is_whole = byte == b'"' && self.filled == ID;
-        (self.is_found, self.filled) = (false, 0);
+        (self.matched, self.filled) = (0, 0);
         is_whole.then_some(self.value)
     }
 }

@@ -67,7 +67,6 @@ fn execute(args: &Args, index: usize) -> ! {
             let mut path = [0; PATH_MAX];
             let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
             let parts = directory.iter().chain(slash).chain(program.to_bytes());
-            // The last byte stays the terminator.
             if parts.clone().count() < PATH_MAX {
                 path.iter_mut().zip(parts).for_each(|(to, &byte)| *to = byte);
                 let _ = sys::exec(CStr::from_bytes_until_nul(&path).unwrap_or_default(), args, index);

@@ -12,7 +12,6 @@
 use super::answers::{self, ID};
 use crate::sys::{self, Args, Fd, STDIN, Signals};
 
-/// Capacity of a list; more containers are removed in later rounds.
 const MOST: usize = 1024;
 /// Concurrent removals; a slow batch does not delay the next.
 const AT_ONCE: usize = 16;

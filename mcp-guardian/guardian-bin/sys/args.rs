@@ -16,14 +16,12 @@ pub(super) extern "C" fn entry(stack: *const usize) -> ! {
     })
 }
 
-/// Arguments and environment, both null-terminated.
 pub(crate) struct Args {
     count: usize,
     vector: *const *const c_char,
 }
 
 impl Args {
-    /// Returns an argument; the program's name is the first.
     pub(crate) fn get(&self, index: usize) -> Option<&CStr> {
         if index >= self.count {
             return None;

@@ -6,7 +6,6 @@ use super::arch::{self, nr};
 use super::types::Timespec;
 use super::{Fd, O_CLOEXEC, O_NONBLOCK, PollFd, Result, at, fill, opened, put, scalar, syscall, word};
 
-/// Stands for the working directory.
 const AT_FDCWD: i32 = -100;
 
 /// Takes over an inherited descriptor and sets close-on-exec. `None` if it is not open. Each number
@@ -122,12 +121,10 @@ pub(crate) fn poll(fds: &mut [PollFd], limit: Option<u64>) {
     let _ = unsafe { syscall(nr::PPOLL, [fds.as_mut_ptr() as usize, fds.len(), time, 0, 8, 0]) };
 }
 
-/// Returns the monotonic clock in nanoseconds.
 pub(crate) fn now() -> u64 {
     clock(1)
 }
 
-/// Returns the nanoseconds since 1970.
 pub(crate) fn date() -> u64 {
     clock(0)
 }

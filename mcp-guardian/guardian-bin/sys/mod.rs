@@ -16,19 +16,13 @@ mod types;
 
 use core::ffi::CStr;
 
-pub(crate) use args::{Args, keep_last_variable, release};
-pub(crate) use file::{
-    chdir, close, close_range, date, end_of, getdents, inherited, now, open, open_directory, open_in, open_to_write, pipe, poll, read,
-    remove_directory, seek_back, unlink, write,
-};
-pub(crate) use process::{
-    become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork, fork_into, fork_into_namespace, fork_leader,
-    getpid, getppid, is_own_child, leave_terminal, next_dead, reap, reap_one, set_name, setsid,
-};
-pub(crate) use signal::{block, default_all_signals, exists, kill, kill_all, kill_group, next_signal, pidfd_open, pidfd_send_signal, signalfd};
-pub(crate) use socket::{connect, recv, send, shutdown_sending};
-pub(crate) use statics::{Filled, Once, STDERR, STDIN, STDOUT};
-pub(crate) use types::{Errno, Fd, Fork, Pid, PollFd, Reaped, Result, Signal, Signals};
+pub(crate) use args::*;
+pub(crate) use file::*;
+pub(crate) use process::*;
+pub(crate) use signal::*;
+pub(crate) use socket::*;
+pub(crate) use statics::*;
+pub(crate) use types::*;
 
 const O_CLOEXEC: usize = 0o2_000_000;
 const O_NONBLOCK: usize = 0o4_000;

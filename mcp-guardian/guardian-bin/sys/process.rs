@@ -101,7 +101,6 @@ pub(crate) fn fork_into(cgroup: &Fd) -> Result<Fork> {
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     const EXIT_SIGNAL: usize = 4;
     const CGROUP: usize = 10;
-    // A `clone_args` of eleven numbers.
     let mut args = [0_u64; CGROUP + 1];
     args[0] = CLONE_INTO_CGROUP;
     args[EXIT_SIGNAL] = Signal::CHLD.word() as u64;
@@ -155,7 +154,6 @@ pub(crate) fn reap_one(pid: Pid) -> Reaped {
     wait4(word(pid.raw()))
 }
 
-/// Returns a child that has exited, without reaping it.
 pub(crate) fn next_dead() -> Result<Option<Pid>> {
     const P_ALL: usize = 0;
     /// Offset of the pid in a `siginfo_t` of 128 bytes on 64-bit systems.
@@ -163,7 +161,6 @@ pub(crate) fn next_dead() -> Result<Option<Pid>> {
     let mut info = [0_u32; 128 / 4];
     // SAFETY: the kernel writes one `siginfo_t` to `info`; no resource usage is requested.
     let result = unsafe { syscall(nr::WAITID, [P_ALL, 0, info.as_mut_ptr() as usize, DEAD, 0, 0]) };
-    // The kernel returns pid 0 if none has exited.
     result.map(|_| Pid::new(info[SI_PID]))
 }
 

@@ -61,7 +61,6 @@ pub(crate) fn signalfd(signals: Signals) -> Result<Fd> {
 }
 
 pub(crate) fn next_signal(signals: &Fd) -> Option<Signal> {
-    // A `signalfd_siginfo`, which begins with the number.
     let mut info = [0; 128];
     let len = super::read(signals, &mut info).ok()?;
     (len == info.len()).then_some(Signal::new(info[0]))

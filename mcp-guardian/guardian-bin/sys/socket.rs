@@ -34,7 +34,6 @@ pub(crate) fn connect(path: &[u8], until: u64) -> Result<Fd> {
         family: AF_UNIX,
         path: [0; 108],
     };
-    // The last byte stays zero.
     if path.len() >= address.path.len() {
         return Err(Errno::EINVAL);
     }

@@ -105,9 +105,7 @@ pub(crate) enum Fork {
 }
 
 pub(crate) enum Reaped {
-    /// A child with its wait status.
     Child(u32, i32),
-    /// There are children, but none has exited.
     NoneYet,
     NoChildren,
 }

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -57,10 +57,6 @@ impl Leaf {
     }
 
     /// Limits the memory of all processes inside together; on excess the kernel kills all of them.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the limit cannot be set.
     pub fn limit(&self, memory: u64) -> io::Result<()> {
         let write = |name: &str, text: &str| {
             let said = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
@@ -116,7 +112,6 @@ impl Leaf {
         })
     }
 
-    /// Returns whether a path of the hierarchy leads to this cgroup or into it.
     pub fn is_named_in(&self, path: &str) -> bool {
         self.name()
             .to_str()
@@ -131,34 +126,18 @@ impl Leaf {
         Ok(found)
     }
 
-    /// Removes the cgroup if it is empty. Returns whether it did.
     pub fn remove_empty(&self) -> bool {
         let removed = fs::remove_dir(&self.path).is_ok();
         self.settled.fetch_or(removed, Ordering::Relaxed);
         removed
     }
 
-    /// Removes the cgroup once it is empty. Blocks for at most `limit`. Returns whether it was
-    /// removed.
+    /// Does the same as [`end`](Self::end), and returns whether nothing is left within `limit`.
     pub fn remove_within(&self, limit: Duration) -> io::Result<bool> {
-        let end = Instant::now() + limit;
-        let removed = || {
-            let events = File::open(self.path.join("cgroup.events"))?;
-            loop {
-                if !is_populated(&events)? && matches!(remove(&self.path)?, Removal::Done) {
-                    return Ok(true);
-                }
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Ok(false);
-                }
-                watch::changes_within(&events, left)?;
-            }
-        };
-        let removed = absent_is(&self.path, removed(), true);
-        let is_gone = matches!(removed, Ok(true));
-        self.settled.fetch_or(is_gone, Ordering::Relaxed);
-        removed
+        let (sender, receiver) = mpsc::channel();
+        self.end(move |ended| drop(sender.send(ended)));
+        let ended = receiver.recv_timeout(limit);
+        ended.map_or(Ok(false), |ended| ended.map(|()| true))
     }
 
     /// Kills everything inside without waiting. Succeeds if the cgroup is gone.
@@ -194,70 +173,56 @@ impl Drop for Leaf {
 }
 
 fn end(path: PathBuf, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+    let kill = || {
+        // Opened first: the descriptor reports every change after its first read.
+        let events = File::open(path.join("cgroup.events"))?;
+        kill(&path).map(|()| events)
+    };
     match reserve::with(|| remove(&path)) {
         Ok(Removal::Done) => done(Ok(())),
-        Ok(Removal::Busy) => match reserve::with(|| Emptying::begin(path.clone())) {
-            Ok(emptying) => emptying.watch(done),
+        Ok(Removal::Busy) => match reserve::with(kill) {
+            Ok(events) => remove_when_empty(path, Arc::new(events), done),
             Err(error) => done(Err(error)),
         },
         Err(error) => done(Err(error)),
     }
 }
 
-/// A cgroup that was killed and is awaited.
-struct Emptying {
+/// Calls `done` once, from here or from the watcher's thread.
+fn remove_when_empty(
     path: PathBuf,
     events: Arc<File>,
-}
-
-impl Emptying {
-    fn begin(path: PathBuf) -> io::Result<Self> {
-        // Opened first: the descriptor reports every change after its first read.
-        let events = Arc::new(File::open(path.join("cgroup.events"))?);
-        kill(&path)?;
-        Ok(Self { path, events })
-    }
-
-    /// Calls `done` once, from here or from the watcher's thread.
-    fn watch(self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
-        let done = Arc::new(Mutex::new(Some(done)));
-        let say = move |result| {
-            let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(done) = done {
-                done(result);
-            }
-        };
-        let say_no = say.clone();
-        let events = Arc::clone(&self.events);
-        let look = move || match self.look() {
-            Ok(Removal::Busy) => Interest::More,
-            Ok(Removal::Done) => {
-                say(Ok(()));
-                Interest::Done
-            }
-            Err(error) => {
-                say(Err(error));
-                Interest::Done
-            }
-        };
-        // Before the first read, the kernel always reports a change.
-        if let Err(error) = watch::changed(events, look) {
-            say_no(Err(error));
+    done: impl FnOnce(io::Result<()>) + Send + 'static,
+) {
+    let done = Arc::new(Mutex::new(Some(done)));
+    let say = move |result| {
+        let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(done) = done {
+            done(result);
         }
-    }
-
-    fn look(&self) -> io::Result<Removal> {
-        if is_populated(&self.events)? {
-            return Ok(Removal::Busy);
+    };
+    let say_no = say.clone();
+    let state = Arc::clone(&events);
+    let look = move || {
+        let removed = match is_populated(&state) {
+            Ok(true) => Ok(Removal::Busy),
+            Ok(false) => remove(&path),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(Removal::Busy) => return Interest::More,
+            removed => say(removed.map(drop)),
         }
-        remove(&self.path)
+        Interest::Done
+    };
+    // Before the first read, the kernel always reports a change.
+    if let Err(error) = watch::changed(events, look) {
+        say_no(Err(error));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[test]

@@ -73,10 +73,7 @@ fn own_directory() -> io::Result<PathBuf> {
 }
 
 /// Returns the directory of the nearest cgroup below which one with a memory limit can be created.
-///
-/// # Errors
-///
-/// There is none. The error has the reason and the remedy.
+/// The error has the reason and the remedy.
 pub fn parent_with_memory() -> io::Result<PathBuf> {
     let missing = |why: room::NoRoom| io::Error::new(io::ErrorKind::Unsupported, why.to_string());
     let in_version_1 = room::is_in_version_1(&sys::bytes_of("/proc/thread-self/cgroup")?);

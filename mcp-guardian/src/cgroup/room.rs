@@ -7,7 +7,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The kernel's report on one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) path: PathBuf,
@@ -22,7 +21,6 @@ pub(super) struct Level {
     pub(super) is_writable: bool,
 }
 
-/// The reason why there is no such cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoRoom {
     /// The controller is in a hierarchy of version 1.

@@ -37,7 +37,6 @@ pub fn this_host() -> io::Result<&'static HostId> {
     let start_time = sys::own_start_time()?;
     let this = HostId::new(std::process::id(), start_time, &sys::boot_id()?, random()?);
     let this = this.ok_or_else(|| io::Error::other("this process cannot be identified"))?;
-    // Two threads that arrive first at the same time get the same one.
     Ok(THIS.get_or_init(|| this))
 }
 
@@ -58,10 +57,6 @@ pub fn refusal() -> Option<io::Error> {
 }
 
 /// Returns the sessions in which this process has started servers: it can leave its session once.
-///
-/// # Errors
-///
-/// A security module forbids it.
 #[cfg(target_os = "linux")]
 pub fn sessions() -> io::Result<[u32; 2]> {
     static FIRST: OnceLock<u32> = OnceLock::new();
@@ -70,10 +65,6 @@ pub fn sessions() -> io::Result<[u32; 2]> {
 }
 
 /// Creates an identity for a server of this host.
-///
-/// # Errors
-///
-/// The same as of [`this_host`].
 pub fn new_server() -> io::Result<Cookie> {
     Ok(Cookie::new(this_host()?.clone(), random()?))
 }

@@ -10,7 +10,6 @@ use crate::identity::Cookie;
 use crate::patience::Patience;
 use crate::sys::{self, ProcEntry, ProcessState, Seen, is_gone};
 
-/// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {
     /// In other PID namespaces than this host's, out of reach of a guardian that has reaped all
@@ -20,16 +19,12 @@ pub enum Where {
 }
 
 /// Returns whether a guardian that has reaped all descendants may have missed a process in another
-/// PID namespace, by the place of that one's parent.
-///
-/// The kernel reparents an orphan to a subreaper, or to the first process, of the namespace in which
-/// its *parent* was. So a process of the server with a parent in the guardian's namespace has always
-/// been a descendant of the guardian, and has been reaped.
+/// PID namespace. The kernel reparents an orphan within the namespace of its *parent*: so one with a
+/// parent in the guardian's namespace has always been a descendant of the guardian.
 pub(super) fn is_out_of_reach(parent_is_here: bool) -> bool {
     !parent_is_here
 }
 
-/// A process that carries an identity, or may.
 #[derive(Debug)]
 pub struct Carrier {
     pub seen: Seen,
@@ -44,10 +39,6 @@ const UNKNOWN_MAX: usize = 64;
 /// Returns whether [`take`] would find no process in other PID namespaces, if that can be found out
 /// quickly and without reading a mark: then all but a few processes of the machine are known from the
 /// last search. `false` proves nothing.
-///
-/// # Errors
-///
-/// The same as of [`take`].
 pub fn foreign_namespaces_are_clear(since: u64, childless: &[u32]) -> io::Result<bool> {
     let mut census = Census::begin(Where::Foreign, since, childless)?;
     if census.residents.as_ref().is_some_and(|it| it.len() > MANY) {
@@ -118,7 +109,6 @@ struct Census<'a> {
     is_whole: bool,
 }
 
-/// The result of a look without reading the mark.
 enum Look {
     /// In this PID namespace, for life. Only where other namespaces are searched.
     Resident,

@@ -12,11 +12,7 @@ use crate::sys::{self, is_gone};
 /// Finds the companion of a server: the process of this user with `role` as its first argument and,
 /// as its standard input, the other end of a socket of the server's shim or guardian. `None` if it
 /// has ended.
-///
-/// # Errors
-///
-/// Neither the shim nor the guardian lives, or the kernel does not report what they are connected
-/// to; a process that may be the companion cannot be examined; or processes cannot be listed.
+/// Fails if that cannot be found out.
 pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownProcess>> {
     let shim = Some(server.host.pid).filter(|_| server.host.is_wrapper);
     let mut peers = Err(io::ErrorKind::NotFound.into());

@@ -1,7 +1,7 @@
 //! The ledgers of other hosts, in all directories.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -29,7 +29,6 @@ pub(super) struct Ledgers {
 
 pub(super) struct DeadLedger {
     directory: Rc<OwnedFd>,
-    name: OsString,
     pub(super) path: PathBuf,
     pub(super) contents: Contents,
 }
@@ -61,7 +60,7 @@ impl DeadLedger {
     }
 
     pub(super) fn remove(&self) {
-        remove(&self.directory, &self.name);
+        remove(&self.directory, self.path.file_name().unwrap_or_default());
     }
 }
 
@@ -89,16 +88,15 @@ impl Ledgers {
             for name in names {
                 let path = path.join(&name);
                 match look(&directory, &name, visibility) {
-                    Some(Found::Dead(contents)) => ledgers.dead.push(DeadLedger {
+                    Ok(Found::Dead(contents)) => ledgers.dead.push(DeadLedger {
                         directory: Rc::clone(&directory),
-                        name,
                         path,
                         contents,
                     }),
-                    Some(Found::Living(contents)) => ledgers.living.extend(contents),
-                    Some(Found::Litter) => remove(&directory, &name),
-                    Some(Found::Unusable(why)) => unusable(&path, why),
-                    None => {}
+                    Ok(Found::Living(contents)) => ledgers.living.extend(contents),
+                    Ok(Found::Litter) => remove(&directory, &name),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => unusable(&path, error.to_string()),
                 }
             }
         }
@@ -120,20 +118,11 @@ enum Found {
     /// Nothing of its servers can be left: it was written before this boot, or its host died before
     /// the ledger got its name.
     Litter,
-    Unusable(String),
 }
 
-/// Opens the file `name` and finds out the state of its host; `None` if it has gone.
-fn look(directory: &OwnedFd, name: &OsStr, visibility: &Visibility) -> Option<Found> {
-    let found = match directory::open_file(directory, name, OFlag::O_RDWR) {
-        Ok(file) => look_at(&file, is_new(name), visibility),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => Err(error),
-    };
-    Some(found.unwrap_or_else(|error| Found::Unusable(error.to_string())))
-}
-
-fn look_at(file: &File, is_new: bool, visibility: &Visibility) -> io::Result<Found> {
+/// Opens the file `name` and finds out the state of its host.
+fn look(directory: &OwnedFd, name: &OsStr, visibility: &Visibility) -> io::Result<Found> {
+    let file = &directory::open_file(directory, name, OFlag::O_RDWR)?;
     // A host holds it exclusively. Inspecting processes share it, and do not take each other for hosts.
     match Locked::shared(file) {
         Err(TryLockError::WouldBlock) => Ok(Found::Living(read(file)?)),
@@ -141,19 +130,19 @@ fn look_at(file: &File, is_new: bool, visibility: &Visibility) -> io::Result<Fou
             Err(io::Error::other(format!("it cannot be locked: {error}")))
         }
         // An unlocked one never gets its name: its host has died, or will create another one.
-        Ok(_) if is_new => Ok(Found::Litter),
+        Ok(_) if name.as_encoded_bytes().ends_with(b".new") => Ok(Found::Litter),
         Ok(_lock) => {
             let is_old = file.metadata()?.mtime() < visibility.boot_time;
             Ok(match read(file)? {
                 Some(contents) if contents.host.boot_id() != visibility.boot_id => match is_old {
                     true => Found::Litter,
                     // It may be of a host in a virtual machine that shares the directory.
-                    false => Found::Unusable("it was written in another boot".to_owned()),
+                    false => return Err(io::Error::other("it was written in another boot")),
                 },
                 Some(contents) if is_alive(&contents, visibility) => Found::Living(Some(contents)),
                 Some(contents) => Found::Dead(contents),
                 None if is_old => Found::Litter,
-                None => Found::Unusable("it is no ledger of this version".to_owned()),
+                None => return Err(io::Error::other("it is no ledger of this version")),
             })
         }
     }
@@ -172,10 +161,6 @@ fn read(file: &File) -> io::Result<Option<Contents>> {
     let mut bytes = Vec::new();
     file.take(MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(format::parse(&bytes))
-}
-
-fn is_new(name: &OsStr) -> bool {
-    name.as_encoded_bytes().ends_with(b".new")
 }
 
 fn remove(directory: &OwnedFd, name: &OsStr) {

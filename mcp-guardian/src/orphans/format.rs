@@ -23,7 +23,6 @@ use crate::identity::{Cookie, HostId, decimal, hex};
 /// The start of every ledger; the number counts incompatible changes.
 const TITLE: &str = "mcp-lifecycle 2";
 
-/// The length of a server's line in bytes, with its newline.
 pub(super) const LINE: usize = 64;
 
 /// The maximum length of a ledger in bytes: sixteen thousand servers.
@@ -41,13 +40,11 @@ pub(super) struct Contents {
     pub(super) unreadable: usize,
 }
 
-/// A server that was starting or running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) serial: u64,
     /// The pid and start time of its process, once it runs.
     pub(super) process: Option<(u32, u64)>,
-    /// `true` if it has a cgroup of its own.
     pub(super) in_cgroup: bool,
 }
 

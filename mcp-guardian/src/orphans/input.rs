@@ -39,10 +39,8 @@ pub(super) fn may_listen(pid: u32) -> bool {
     let listens = || -> io::Result<bool> {
         let own = sockets_of(pid)?;
         for list in LISTS.iter().filter(|_| !own.is_empty()) {
-            match sys::text_of(format!("/proc/{pid}/net/{}", list.name)) {
-                Ok(text) if list.listeners(&text).any(|inode| own.contains(&inode)) => {
-                    return Ok(true);
-                }
+            match sys::text_of(format!("/proc/{pid}/net/{}", list.0)) {
+                Ok(text) if listeners(&text, list).any(|it| own.contains(&it)) => return Ok(true),
                 // For example without IPv6.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -67,31 +65,23 @@ fn has_no_writer(pid: u32) -> io::Result<bool> {
 }
 
 /// Returns the numbers of the sockets that the Unix sockets of a process are connected to.
-///
-/// # Errors
-///
-/// Its sockets cannot be listed, or the kernel reports for none of them whether it is connected.
+/// Fails if the kernel reports that for none of them.
 pub(super) fn peers_of(pid: u32) -> io::Result<BTreeSet<u32>> {
-    let mut answers = sockets_of(pid)?.into_iter().map(peer_of).peekable();
-    let mut peers = BTreeSet::new();
-    let mut refused = answers
-        .peek()
-        .is_none()
-        .then(|| io::ErrorKind::NotFound.into());
-    let mut has_answered = false;
-    for answer in answers {
-        match answer {
+    let (mut peers, mut has_answered) = (BTreeSet::new(), false);
+    let mut refused = io::ErrorKind::NotFound.into();
+    for socket in sockets_of(pid)? {
+        match peer_of(socket) {
             Ok((peer, _)) => {
                 has_answered = true;
                 peers.extend(peer);
             }
             // For example a socket of another family.
-            Err(error) => refused = Some(error),
+            Err(error) => refused = error,
         }
     }
-    match refused {
-        Some(error) if !has_answered => Err(error),
-        _ => Ok(peers),
+    match has_answered {
+        true => Ok(peers),
+        false => Err(refused),
     }
 }
 
@@ -163,40 +153,23 @@ fn peer_in(answer: &[u8], wanted: u16) -> Option<(Option<u32>, Option<u8>)> {
     Some((peer, shutdown))
 }
 
-struct List {
-    name: &'static str,
-    /// The column with the state, and the value of a listening socket.
-    state: (usize, &'static str),
-    inode: usize,
-}
+/// The kernel's lists of sockets: the name, the column of the state, the state of a listening socket,
+/// and the column of the inode.
+type List = (&'static str, usize, &'static str, usize);
 
 const LISTS: [List; 3] = [
-    List {
-        name: "tcp",
-        state: (3, "0A"),
-        inode: 9,
-    },
-    List {
-        name: "tcp6",
-        state: (3, "0A"),
-        inode: 9,
-    },
-    List {
-        name: "unix",
-        state: (3, "00010000"),
-        inode: 6,
-    },
+    ("tcp", 3, "0A", 9),
+    ("tcp6", 3, "0A", 9),
+    ("unix", 3, "00010000", 6),
 ];
 
-impl List {
-    fn listeners(&self, text: &str) -> impl Iterator<Item = u32> {
-        let (state, listening) = self.state;
-        text.lines().filter_map(move |line| {
-            let columns: Vec<_> = line.split_ascii_whitespace().collect();
-            let listens = columns.get(state) == Some(&listening);
-            columns.get(self.inode).filter(|_| listens)?.parse().ok()
-        })
-    }
+fn listeners<'a>(text: &'a str, list: &'a List) -> impl Iterator<Item = u32> + use<'a> {
+    let (_, state, listening, inode) = list;
+    text.lines().filter_map(move |line| {
+        let columns: Vec<_> = line.split_ascii_whitespace().collect();
+        let listens = columns.get(*state) == Some(listening);
+        columns.get(*inode).filter(|_| listens)?.parse().ok()
+    })
 }
 
 fn sockets_of(pid: u32) -> io::Result<BTreeSet<u32>> {
@@ -272,8 +245,8 @@ mod tests {
         let own = std::process::id();
         let listens = |inode: u32| {
             LISTS.iter().any(|list| {
-                let text = sys::text_of(format!("/proc/{own}/net/{}", list.name));
-                text.is_ok_and(|text| list.listeners(&text).any(|it| it == inode))
+                let text = sys::text_of(format!("/proc/{own}/net/{}", list.0));
+                text.is_ok_and(|text| listeners(&text, list).any(|it| it == inode))
             })
         };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -186,7 +186,6 @@ fn unrecorded(cookie: Cookie, state: HostState) -> KnownServer {
     }
 }
 
-/// Returns the process that launched it, if that still lives.
 fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     let host = sys::see(server.host.pid)?;
     is_living(&host, server.cookie.host().start_time()).then_some(host)
@@ -221,11 +220,8 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
     }))
 }
 
-/// Returns the command line of a process; empty if it has ended or has overwritten it.
-///
-/// # Errors
-///
-/// It cannot be read, or the read blocks; this does not mean that there is none.
+/// Returns the command line of a process; empty if it has ended or has overwritten it. A failure does
+/// not mean that there is none.
 pub(crate) fn command_line(pid: u32, start_time: u64) -> io::Result<Vec<String>> {
     let read = |pid| fs::read(format!("/proc/{pid}/cmdline"));
     let text = match answers::one(pid, read) {

@@ -20,7 +20,6 @@ pub struct Inventory {
     pub unknown: Vec<Unknown>,
 }
 
-/// One server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KnownServer {
@@ -28,13 +27,11 @@ pub struct KnownServer {
     pub id: String,
     /// The display name, while its wrapper lives: arbitrary bytes.
     pub name: Option<String>,
-    /// The process that launched it.
     pub host: KnownHost,
     /// Its main process, as its host has recorded it.
     pub leader: Option<u32>,
     /// The guardian that ends it when its host dies.
     pub guardian: Option<u32>,
-    /// `true` if it has a cgroup of its own.
     pub in_cgroup: bool,
     /// All its processes, oldest first, without the guardian.
     pub processes: Vec<KnownProcess>,
@@ -60,11 +57,9 @@ pub struct KnownHost {
     pub is_wrapper: bool,
     /// `true` if it is a wrapper with a companion, or lives and that cannot be found out.
     pub has_companion: bool,
-    /// State of the host: alive, dead, or not known.
     pub state: HostState,
 }
 
-/// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostState {
@@ -76,17 +71,14 @@ pub enum HostState {
     Unknown,
 }
 
-/// A snapshot of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownProcess {
     /// Process ID.
     pub pid: u32,
-    /// Process ID of its parent; 0 where it is not visible.
     pub parent: u32,
     /// The name that the process gives itself, sixteen bytes at most.
     pub name: String,
-    /// Time since its start.
     pub age: Duration,
     /// Its share of the memory that it uses (PSS), in bytes; `None` if that cannot be read.
     pub memory: Option<u64>,
@@ -105,7 +97,6 @@ pub struct Unclaimed {
     /// or a Unix socket with the other end closed, neither it nor a descendant listens on a socket,
     /// and it belongs to no service manager.
     pub process: KnownProcess,
-    /// Descendants of the process.
     pub descendants: Vec<KnownProcess>,
 }
 
@@ -117,11 +108,9 @@ pub struct StopReport {
     pub asked: usize,
     /// Processes that had to be killed, with SIGKILL.
     pub killed: usize,
-    /// Processes that still live.
     pub survivors: Vec<KnownProcess>,
     /// Why it is not known whether something is left.
     pub unknown: Option<String>,
-    /// The time that it took.
     pub took: Duration,
 }
 
@@ -139,7 +128,6 @@ impl KnownProcess {
 }
 
 impl KnownServer {
-    /// Returns the time since its oldest process started.
     pub fn age(&self) -> Duration {
         let ages = self.processes.iter().map(|process| process.age);
         ages.max().unwrap_or_default()
@@ -153,7 +141,6 @@ impl KnownServer {
             .sum()
     }
 
-    /// Returns the processor time that its processes have used together.
     pub fn cpu(&self) -> Duration {
         self.processes.iter().map(|process| process.cpu).sum()
     }

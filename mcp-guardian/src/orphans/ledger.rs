@@ -1,4 +1,4 @@
-//! The ledger of this host.
+//! The ledger of this host, written as servers start and end.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,14 +18,12 @@ use crate::identity::{self, Cookie, HostId};
 use crate::sys;
 use crate::sys::watch::Interest;
 
-/// The ledger of this host.
 #[derive(Debug)]
 struct Ledger {
     host: &'static HostId,
     title: String,
     visibility: Visibility,
     book: Mutex<Book>,
-    /// Reports changes of the names of its files.
     watched: OnceLock<Arc<Inotify>>,
 }
 
@@ -88,10 +86,6 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
 }
 
 /// Records once that this host has servers without a provable end.
-///
-/// # Errors
-///
-/// The same as of [`register`].
 pub fn register_uncontained(server: &Cookie) -> io::Result<()> {
     static REGISTERED: Mutex<Option<Entry>> = Mutex::new(None);
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +106,6 @@ impl Entry {
         let _ = self.ledger.write(self.line, Some(self.record));
     }
 
-    /// Records that the server runs.
     pub fn started(&self, pid: u32, start_time: Option<u64>) {
         let process = start_time.map(|start_time| (pid, start_time));
         let record = Record {
@@ -220,11 +213,7 @@ impl Ledger {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the line of one server.
-    ///
-    /// # Errors
-    ///
-    /// It was not written, which is logged here.
+    /// Writes the line of one server. A failure is logged here.
     fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
         let mut book = self.lock();
         book.lines[line] = record;

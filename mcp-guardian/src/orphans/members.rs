@@ -31,7 +31,6 @@ pub(super) fn inside(server: &KnownServer) -> io::Result<Vec<u32>> {
     members
 }
 
-/// Finds the processes of one server, repeatedly until there are none.
 #[derive(Debug)]
 pub(super) struct Roster<'a> {
     server: &'a KnownServer,
@@ -115,7 +114,6 @@ impl<'a> Roster<'a> {
         }
     }
 
-    /// Returns whether a process is still the server's, by its mark or its place.
     fn has(&self, process: &Process) -> bool {
         // The nearest guardian decides.
         let parent = |it: &Process| match it.is_guardian {

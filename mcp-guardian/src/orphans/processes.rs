@@ -24,7 +24,6 @@ pub(super) fn look(living: &[Contents]) -> io::Result<Scene> {
     let pids = sys::numbers_in_proc()?;
     let answers = answers::each(&pids, read_now);
     for (pid, answer) in pids.into_iter().zip(answers) {
-        // One that has ended meanwhile is left out.
         if let Some(process) = answer.unwrap_or_else(|| silent(pid)) {
             if is_host(&process, living) {
                 scene.hosts.insert(process.pid);
@@ -174,7 +173,6 @@ fn unseen(pid: u32, error: &io::Error) -> Mark {
     }
 }
 
-/// Describes a process of this user that `/proc` does not show.
 pub(super) fn hidden(pid: u32) -> Process {
     let why = "the /proc here does not show it (hidepid)";
     describe(unknown(pid), Mark::Unseen(why.to_owned()))

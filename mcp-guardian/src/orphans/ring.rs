@@ -31,7 +31,6 @@ use super::report::{Remnant, Unknown};
 pub use crate::program::ending::Ended;
 use crate::program::ending::{Ending, HEAD_LEN, RECORD_LEN};
 
-/// Records of started servers.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct History {
@@ -41,7 +40,6 @@ pub struct History {
     pub unknown: Vec<Unknown>,
 }
 
-/// A server that was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PastServer {
@@ -49,7 +47,6 @@ pub struct PastServer {
     pub id: String,
     /// The name of the server: at most forty arbitrary bytes.
     pub name: String,
-    /// Time of the start.
     pub started: SystemTime,
     /// Its end; `None` while it runs, and for ever if its guardian was killed.
     pub end: Option<Ended>,

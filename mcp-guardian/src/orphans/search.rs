@@ -60,11 +60,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Sends SIGKILL to all members of the cgroup of a dead host's server, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// The state of the cgroup, where nothing was killed.
+    /// Sends SIGKILL to all members of the cgroup of a dead host's server, without waiting. Returns the
+    /// state of the cgroup where nothing was killed.
     pub(super) fn kill_inside(&mut self, owner: &HostId, path: PathBuf) -> Result<Leaf, LeafState> {
         let unseen = |error: io::Error| {
             LeafState::Unseen(format!("its cgroup cannot be looked into: {error}"))
@@ -115,7 +112,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Waits for the end of the members, and removes the cgroup.
     pub(super) fn remove(&self, leaf: Leaf) -> LeafState {
         let removed = leaf.remove_within(self.left());
         if let Err(error) = &removed {
@@ -131,11 +127,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Hunts the processes that are marked as a dead host's, and those that they start meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The reason why some may not have been found.
+    /// Hunts the processes that are marked as a dead host's. Fails where some may not have been found.
     pub(super) fn end_marked(&mut self) -> Result<(), String> {
         let (means, deadline) = (self.means, self.deadline);
         let trail = hunt(self, means, deadline);
@@ -261,7 +253,6 @@ fn may_live(process: &Process) -> bool {
     sys::look_at(process.pid).map_or(true, |seen| seen.is_some_and(is_it))
 }
 
-/// Kills a process, or wakes a guardian.
 pub(super) fn kill_or_wake(process: &Process, pidfd: &OwnedFd) -> io::Result<()> {
     if process.is_guardian {
         wake(process, pidfd);

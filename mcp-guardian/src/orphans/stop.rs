@@ -51,8 +51,7 @@ pub fn stop_unclaimed(left: &Unclaimed, grace: Duration) -> io::Result<StopRepor
     }
 }
 
-/// Asks, waits, kills, and waits for the end of all. `kill_at_once` kills as many as possible in one
-/// step, and returns whether it could.
+/// Asks, waits, kills, and waits. `kill_at_once` returns whether it could kill many in one step.
 fn end(
     mut judge: impl Judge,
     grace: Duration,

@@ -43,7 +43,6 @@ pub(crate) struct Process {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// End it.
     End,
     /// Wait for it: a guardian that is ending its server. If it were killed, the server's processes
     /// would be set free.
@@ -66,7 +65,6 @@ pub(super) enum Emptying {
     Nothing,
 }
 
-/// A host proven dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadHost {
     pub(crate) id: HostId,
@@ -77,7 +75,6 @@ pub(crate) struct DeadHost {
 
 #[derive(Debug)]
 pub(crate) struct Hosts<'a> {
-    /// The host that judges.
     pub(crate) this: Option<&'a HostId>,
     pub(crate) this_pid: u32,
     pub(crate) boot_id: &'a str,

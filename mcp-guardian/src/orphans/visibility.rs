@@ -36,12 +36,7 @@ impl Visibility {
         self.proc_is_own && namespace == self.namespace
     }
 
-    /// Checks that all processes of that PID namespace are visible, each under a pid that is valid
-    /// here.
-    ///
-    /// # Errors
-    ///
-    /// The reason why not.
+    /// Checks that all processes of that PID namespace are visible, each under a pid that is valid here.
     pub(super) fn covers(&self, namespace: u64) -> Result<(), String> {
         if !self.proc_is_own {
             return Err(OTHER_PROC.to_owned());
@@ -57,10 +52,6 @@ impl Visibility {
 }
 
 /// Checks that `/proc` shows every process of this PID namespace and those below it.
-///
-/// # Errors
-///
-/// It does not, or could not be read.
 pub fn shows_all() -> io::Result<()> {
     sys::home()?;
     let mounts = sys::text_of("/proc/thread-self/mountinfo")?;

@@ -15,12 +15,9 @@ const HOST_GONE: u8 = 4;
 const UNPROVEN: u8 = 8;
 const OUT_OF_MEMORY: u8 = 16;
 
-/// The second half of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The program could not be executed.
     NotStarted,
-    /// The server has run, and has ended.
     Ended(Ended),
 }
 
@@ -60,7 +57,6 @@ impl Ended {
 }
 
 impl Ending {
-    /// Encodes the half record.
     pub fn encode(self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
         let Self::Ended(ended) = self else {

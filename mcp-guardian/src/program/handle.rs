@@ -37,7 +37,6 @@ pub struct GuardianHandle {
 /// The result of [`GuardianHandle::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// The next report.
     Report(Report<'a>),
     /// None at present: wait until [`GuardianHandle::control`] is readable.
     Nothing,
@@ -83,24 +82,16 @@ impl GuardianHandle {
         let message = request.encode();
         let socket = self.control.as_raw_fd();
         let attempt = || uninterrupted(|| send(socket, &message, MsgFlags::MSG_NOSIGNAL));
-        // As in `receive`, the first call after the guardian's exit may fail because of an unread
-        // request.
-        let sent = attempt().or_else(|errno| {
-            if errno == Errno::ECONNRESET {
-                attempt()
-            } else {
-                Err(errno)
-            }
+        // As in `receive`, the first call after the guardian's exit may fail.
+        let sent = attempt().or_else(|errno| match errno {
+            Errno::ECONNRESET => attempt(),
+            errno => Err(errno),
         });
-        sent.map(drop).map_err(io::Error::from)
+        Ok(sent.map(drop)?)
     }
 
     /// Requests the end of the server. If the socket has no room for the request, its sending half
     /// is closed, which the guardian takes for one.
-    ///
-    /// # Errors
-    ///
-    /// Neither could be done.
     pub fn kill(&self) -> io::Result<()> {
         crate::sys::not_forked()?;
         match self.send(Request::Kill) {
@@ -121,10 +112,6 @@ impl GuardianHandle {
 
     /// Kills the guardian itself, and sets free the processes that it guards: for a host that has
     /// ended the server by other means.
-    ///
-    /// # Errors
-    ///
-    /// The error of the signal.
     pub fn abandon(&self) -> io::Result<()> {
         kill_held(&self.pidfd)
     }
@@ -188,7 +175,6 @@ impl GuardianHandle {
             let left = end.saturating_duration_since(Instant::now());
             match ends_within(self.pidfd(), left) {
                 Ok(ended) => return ended,
-                // The pidfd cannot be polled now, so try again later.
                 Err(_) if left.is_zero() => return false,
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
@@ -199,8 +185,7 @@ impl GuardianHandle {
 impl Drop for GuardianHandle {
     fn drop(&mut self) {
         if !*self.reaped.get_mut() && crate::sys::not_forked().is_ok() {
-            // A child that the host has forked may keep the socket open, so a request is sent as
-            // well.
+            // A child that the host has forked may keep the socket open.
             let _ = self.kill();
             self.resume();
             Unreaped::Held(Arc::clone(&self.pidfd)).leave();

@@ -18,10 +18,8 @@ pub const CGROUP_LEAF_FD: i32 = 8;
 pub const RING_FD: i32 = 9;
 /// The socket to the companion, which the guardian only keeps open.
 pub const COMPANION_FD: i32 = 10;
-/// First number after those of the inherited descriptors.
 pub const FIRST_FREE_FD: i32 = 11;
 
-/// Returns the flag of a passed descriptor.
 pub const fn flag_of(fd: i32) -> u32 {
     1 << fd
 }
@@ -77,7 +75,6 @@ pub enum Request {
 }
 
 impl Request {
-    /// The message.
     #[must_use]
     pub const fn encode(self) -> [u8; 2] {
         match self {
@@ -87,7 +84,6 @@ impl Request {
         }
     }
 
-    /// The request in `message`, if it is one.
     #[must_use]
     pub const fn decode(message: &[u8]) -> Option<Self> {
         match message {
@@ -105,17 +101,12 @@ impl Request {
 pub enum Stage {
     /// The guardian could not set itself up, for a reason other than the stages below.
     Setup = 1,
-    /// No process could be created for the server.
     Fork,
     /// The server could not join its cgroup.
     Cgroup,
-    /// The working directory could not be entered.
     Chdir,
-    /// The program could not be executed.
     Exec,
-    /// No PID namespace could be created.
     Namespace,
-    /// The guardian could not become a child subreaper (`prctl`).
     Subreaper,
     /// The exits of children could not be waited for (`signalfd`).
     ChildExits,
@@ -136,7 +127,6 @@ impl Stage {
         Self::DeathSignal,
     ];
 
-    /// The stage that was sent as `byte`.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&stage| stage as u8 == byte)
@@ -153,9 +143,7 @@ pub enum Report<'a> {
     },
     /// The last message: nothing was started and nothing is left.
     ExecFailed {
-        /// The step that failed.
         stage: Stage,
-        /// The reason.
         errno: i32,
     },
     /// The server's own process was reaped. Others may live.
@@ -176,7 +164,6 @@ pub enum Report<'a> {
     OutOfMemory,
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
     Adopted {
-        /// Process id of its new parent.
         by: u32,
     },
 }
@@ -257,7 +244,6 @@ impl<'a> Listing<'a> {
             .then_some(Self { total, entries })
     }
 
-    /// The number of processes there are, named or not.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
@@ -288,8 +274,8 @@ pub struct ListingBuilder {
     entries: [u8; LISTING_MAX * LISTING_ENTRY],
 }
 
+#[expect(clippy::new_without_default, reason = "there is one")]
 impl ListingBuilder {
-    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -299,7 +285,6 @@ impl ListingBuilder {
         }
     }
 
-    /// Adds a process.
     pub fn push(&mut self, pid: u32, comm: &[u8; COMM_LEN]) {
         self.total = self.total.saturating_add(1);
         let Some(entry) = self
@@ -315,19 +300,12 @@ impl ListingBuilder {
         self.len += LISTING_ENTRY;
     }
 
-    /// The list so far.
     #[must_use]
     pub fn finish(&self) -> Listing<'_> {
         Listing {
             total: self.total,
             entries: self.entries.get(..self.len).unwrap_or_default(),
         }
-    }
-}
-
-impl Default for ListingBuilder {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

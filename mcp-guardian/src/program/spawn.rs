@@ -34,7 +34,6 @@ pub struct SpawnRequest<'a> {
     /// Its whole environment, as `NAME=value`. The guardian has it as well, and keeps the last
     /// variable while the server runs.
     pub env: &'a [CString],
-    /// The working directory; `None` for the host's.
     pub cwd: Option<&'a CStr>,
     pub stdin: BorrowedFd<'a>,
     pub stdout: BorrowedFd<'a>,
@@ -44,14 +43,11 @@ pub struct SpawnRequest<'a> {
     /// `cgroup.procs` of the same cgroup, open for writing: otherwise the server joins by it,
     /// before its first instruction.
     pub cgroup_procs: Option<BorrowedFd<'a>>,
-    /// `cgroup.kill` of the same cgroup, open for writing.
     pub cgroup_kill: Option<BorrowedFd<'a>>,
     /// The time that the server has to end by itself, after SIGTERM, once the host is gone; zero
     /// for none. Counted in milliseconds, at most 49 days.
     pub grace: Duration,
-    /// The records that the guardian keeps, and removes at the end.
     pub record: Record<'a>,
-    /// `true` if it gets a PID namespace of its own.
     pub pid_namespace: bool,
     /// `true` if the guardian leaves an orphan behind instead of a server, which
     /// [reports](super::protocol::Report::Adopted) its new parent. It waits for a request to end.
@@ -65,19 +61,15 @@ pub struct SpawnRequest<'a> {
 pub struct Record<'a> {
     /// The name of the server's cgroup, which is that of [`SpawnRequest::cgroup_leaf`].
     pub cgroup: Option<&'a CStr>,
-    /// Set if no host empties that cgroup: the guardian kills what is left inside. Otherwise it
-    /// [reports](super::protocol::Report::Gone) that the cgroup is not empty, unless the host is
-    /// gone.
+    /// Set if no host empties that cgroup: the guardian kills what is left inside.
     pub is_alone: bool,
-    /// Set if that cgroup has a memory limit: the guardian
-    /// [reports](super::protocol::Report::OutOfMemory) when it was reached.
+    /// Set if that cgroup has a memory limit: the guardian reports when it was reached.
     pub has_memory_limit: bool,
     /// The ledger, which the guardian keeps locked; the directory that it is in, and its name.
     pub ledger: Option<(BorrowedFd<'a>, BorrowedFd<'a>, &'a CStr)>,
     /// The ring of ended servers, at the record of this server. The guardian completes the record.
     pub ring: Option<BorrowedFd<'a>>,
-    /// The socket to the companion, which ends what is no descendant of the server. The guardian
-    /// keeps it open while it lives.
+    /// The socket to the companion, which ends what is no descendant of the server.
     pub companion: Option<BorrowedFd<'a>>,
     /// The patterns of processes to keep, separated by line feeds.
     pub keep: Option<&'a CStr>,
@@ -118,12 +110,9 @@ pub enum SpawnGuardianError {
     /// This system refuses to execute the guardian, from memory as well as from a file.
     #[error("this system refuses to execute the guardian")]
     Refused(#[source] io::Error),
-    /// It could not be started this time.
     #[error("the guardian cannot be started: {action}")]
     Failed {
-        /// The step that failed.
         action: &'static str,
-        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -133,7 +122,6 @@ pub enum SpawnGuardianError {
 const NOT_ENDED: &str = "its pidfd (it was told to end, and had not done so after 5 s)";
 
 impl SpawnGuardianError {
-    /// Returns whether a guardian may live without a handle, and a server under it.
     pub fn may_have_left_one(&self) -> bool {
         matches!(self, Self::Failed { action, .. } if *action == NOT_ENDED)
     }
@@ -209,15 +197,7 @@ fn start(
     request: &SpawnRequest<'_>,
     control: BorrowedFd<'_>,
 ) -> Result<Pid, SpawnGuardianError> {
-    let Record {
-        cgroup,
-        is_alone,
-        has_memory_limit,
-        ledger,
-        ring,
-        companion,
-        keep,
-    } = request.record;
+    let Record { ledger, .. } = request.record;
     let passed = [
         (Some(request.stdin), 0),
         (Some(request.stdout), 1),
@@ -228,8 +208,8 @@ fn start(
         (request.cgroup_kill, CGROUP_KILL_FD),
         (ledger.map(|(file, ..)| file), LEDGER_FD),
         (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD),
-        (ring, RING_FD),
-        (companion, COMPANION_FD),
+        (request.record.ring, RING_FD),
+        (request.record.companion, COMPANION_FD),
     ];
     let descriptors = Descriptors::new(&passed).map_err(failed("its descriptors"))?;
     let parameters = [
@@ -238,17 +218,17 @@ fn start(
         number(
             descriptors.flags
                 | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
-                | (u32::from(is_alone) * FLAG_ALONE)
-                | (u32::from(has_memory_limit) * FLAG_MEMORY)
+                | (u32::from(request.record.is_alone) * FLAG_ALONE)
+                | (u32::from(request.record.has_memory_limit) * FLAG_MEMORY)
                 | (u32::from(request.orphan) * FLAG_ORPHAN)
                 | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),
         ),
         number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
-        cgroup.map(beside).unwrap_or_default(),
+        request.record.cgroup.map(beside).unwrap_or_default(),
         ledger.map_or(c"", |(.., name)| name).to_owned(),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
-        keep.unwrap_or_default().to_owned(),
+        request.record.keep.unwrap_or_default().to_owned(),
     ];
     const { assert!(PARAM_COUNT == 9, "the parameters above, in their order") };
     let name = request.argv.is_empty().then_some(request.program);
@@ -267,7 +247,6 @@ fn start(
     })
 }
 
-/// The descriptors of the guardian, as actions and flags.
 struct Descriptors {
     actions: PosixSpawnFileActions,
     flags: u32,
@@ -276,7 +255,6 @@ struct Descriptors {
 }
 
 impl Descriptors {
-    /// Takes each descriptor with its number in the guardian.
     fn new(passed: &[(Option<BorrowedFd<'_>>, RawFd)]) -> io::Result<Self> {
         let mut actions = PosixSpawnFileActions::init()?;
         let mut flags = 0;

@@ -5,17 +5,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 /// The result of a callback.
@@ -85,15 +82,6 @@ pub fn changed(
     callback: impl FnMut() -> Interest + Send + 'static,
 ) -> io::Result<Watched> {
     Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
-}
-
-/// Waits for such a change, for `limit` at most. Blocks the thread.
-pub fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
-    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-    match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLPRI)], limit) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
 }
 
 /// Runs `work`, which must not block, once after the callbacks of all ready sources, so that several

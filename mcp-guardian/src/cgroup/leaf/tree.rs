@@ -50,10 +50,6 @@ pub(super) fn kill(path: &Path) -> io::Result<()> {
 
 /// Kills the processes that the kernel's order misses: it signals main threads only (Linux 6.18),
 /// and a process outlives its main thread. Returns whether there were any.
-///
-/// # Errors
-///
-/// One of them may be alive and unsignalled.
 fn kill_headless(path: &Path) -> io::Result<bool> {
     let list = || {
         let mut found = Vec::new();
@@ -125,11 +121,8 @@ fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns `absent` if the cgroup was removed meanwhile.
-///
-/// # Errors
-///
-/// Also if its hierarchy is not visible any more at this path: then nothing is known of the cgroup.
+/// Returns `absent` if the cgroup was removed meanwhile, and an error if its hierarchy is not visible
+/// any more at this path.
 pub(super) fn absent_is<T>(path: &Path, result: io::Result<T>, absent: T) -> io::Result<T> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(absent),

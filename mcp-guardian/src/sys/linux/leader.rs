@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use super::super::watch::{self, once};
 use super::super::{self as sys, Pid, Signal, reserve, unix};
 use super::pidfd::{group_flag_works, has_pidfds, hold, pidfd_signal_alone, pidfd_signal_group};
-use super::wait::{Child, is_child, peek, reap, waited};
+use super::wait::{Child, status, waited};
 
 /// A child of ours that leads a process group, held by a pidfd.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ pub fn can_lead() -> io::Result<()> {
 pub fn kill_group_of_child(pid: Pid) -> bool {
     let leader = reserve::with(|| Leader::new(pid));
     // Checked after it was held.
-    let is_child = is_child(pid);
+    let child = Child::Numbered(pid.raw());
+    let is_child = waited(child, WaitPidFlag::WNOWAIT) != Err(Errno::ECHILD);
     match leader {
         Ok(leader) if is_child => {
             leader.signal_group(Signal::Kill, false).is_ok() && leader.reaches_members()
@@ -58,13 +59,17 @@ impl Leader {
         self.pid
     }
 
+    fn child(&self) -> Child<'_> {
+        Child::Held(self.pidfd.as_fd())
+    }
+
     /// Returns how it ended, if it has; leaves it a zombie.
     pub fn peek(&self) -> io::Result<Option<ExitStatus>> {
-        Ok(peek(Child::Held(self.pidfd.as_fd()))?)
+        Ok(status(self.child(), WaitPidFlag::WNOWAIT)?)
     }
 
     pub fn reap(&self) {
-        if let Err(error) = reap(Child::Held(self.pidfd.as_fd())) {
+        if let Err(error) = status(self.child(), WaitPidFlag::empty()) {
             let pid = self.pid.as_u32();
             sys::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
         }
@@ -111,11 +116,10 @@ impl Leader {
 
     /// Returns whether its pid cannot be reused until this crate reaps it.
     fn keeps_number(&self) -> bool {
-        let child = waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::WNOWAIT);
+        let child = waited(self.child(), WaitPidFlag::WNOWAIT);
         !unix::children_vanish() && child != Err(Errno::ECHILD)
     }
 
-    /// Returns whether the group is empty. For use after reaping.
     pub fn group_is_empty(&self) -> bool {
         if self.reaches_group() {
             pidfd_signal_group(&self.pidfd, 0) == Err(Errno::ESRCH)
@@ -124,8 +128,7 @@ impl Leader {
         }
     }
 
-    /// Returns whether the group has members, and all of them are another user's. For use after
-    /// reaping.
+    /// Returns whether the group has members, and all of them are another user's.
     pub fn group_is_anothers(&self) -> bool {
         let asked = match self.reaches_group() {
             true => pidfd_signal_group(&self.pidfd, 0),
@@ -147,10 +150,6 @@ impl Leader {
 
 /// Calls `on_exit` when a process that is not our child has ended, or at once if it is not the same
 /// process: `still` is called after the process was held.
-///
-/// # Errors
-///
-/// The process cannot be held, or not be identified.
 pub fn watch_process(
     pid: Pid,
     still: impl FnMut() -> io::Result<bool>,

@@ -5,7 +5,6 @@ mod pidfd;
 mod proc;
 mod seen;
 mod signals;
-mod usage;
 mod wait;
 
 use std::io;
@@ -18,7 +17,6 @@ pub use pidfd::*;
 pub use proc::*;
 pub use seen::*;
 pub use signals::HeldSignals;
-pub use usage::{memory_of, of_ticks};
 pub use wait::{Child, waited};
 
 /// Returns whether this error of exec means that the file cannot be executed.
@@ -38,7 +36,7 @@ pub fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 
 /// Returns the time in clock ticks since boot, as `/proc` gives the start times of processes.
 pub fn ticks_since_boot() -> u64 {
-    use usage::TICKS;
+    use seen::TICKS;
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
     // A kernel without this clock is older than pidfds; then no process counts as too old.
     let Ok(now) = now else { return 0 };

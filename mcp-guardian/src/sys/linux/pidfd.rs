@@ -48,11 +48,15 @@ pub fn is_running(pid: u32) -> bool {
 
 /// Returns whether a held process ends within `limit`. Blocks the thread.
 pub fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
-    let end = deadline(limit);
+    let mut fds = [PollFd::new(pidfd, PollFlags::POLLIN)];
+    Ok(poll_until(&mut fds, deadline(limit))?)
+}
+
+/// Waits until one of these is ready, and returns whether one is. Blocks the thread.
+pub(super) fn poll_until(fds: &mut [PollFd<'_>], end: Instant) -> Result<bool, Errno> {
     let ready = uninterrupted(|| {
         let left = end.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], left)
+        poll(fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX))
     });
     Ok(ready? > 0)
 }
@@ -61,13 +65,11 @@ pub fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
 pub fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
     let end = deadline(limit);
     while !held.is_empty() {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         let mut asked: Vec<_> = held
             .iter()
             .map(|pidfd| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN))
             .collect();
-        if !uninterrupted(|| poll(&mut asked, left)).is_ok_and(|ready| ready > 0) {
+        if poll_until(&mut asked, end) != Ok(true) {
             return;
         }
         let ended: Vec<bool> = asked.iter().map(|it| it.any() == Some(true)).collect();

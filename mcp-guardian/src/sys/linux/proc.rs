@@ -62,11 +62,7 @@ impl OwnProc {
     }
 }
 
-/// Returns the PID namespace of this process, if `/proc` shows the pids of that one.
-///
-/// # Errors
-///
-/// It shows those of another one, or could not be read.
+/// Returns the PID namespace of this process. Fails if `/proc` shows the pids of another one.
 pub fn home() -> io::Result<u64> {
     OwnProc::with(|own| match fs::metadata(PROC)?.dev() == own.device {
         true => Ok(own.namespace),
@@ -74,11 +70,7 @@ pub fn home() -> io::Result<u64> {
     })
 }
 
-/// Returns the content of a process's file in `/proc`.
-///
-/// # Errors
-///
-/// As of [`home`], or of reading it.
+/// Returns the content of a process's file in `/proc`. Fails as [`home`] does, or to read it.
 pub fn bytes_of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
     OwnProc::with(|own| {
         let path = format!("{pid}/{file}");

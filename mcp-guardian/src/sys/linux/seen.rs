@@ -8,7 +8,6 @@ use nix::sys::signal::kill;
 
 use super::super::{Member, Pid, reserve};
 use super::proc::{self, is_gone};
-use super::usage::of_ticks;
 
 // The guardian's parser, included by path, as there is no crate to share it in.
 #[path = "../../../guardian-bin/stat.rs"]
@@ -39,12 +38,10 @@ fn list_group(group: Pid) -> io::Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Returns the pids of all processes that `/proc` shows.
 pub fn numbers_in_proc() -> io::Result<Vec<u32>> {
     Ok(entries_of_proc()?.iter().map(|entry| entry.pid).collect())
 }
 
-/// A process in a listing of `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcEntry {
     pub pid: u32,
@@ -104,7 +101,6 @@ pub enum ProcessState {
     Traced,
     /// Exiting: it runs no instruction of its program any more.
     Exiting,
-    /// All threads have ended; it is not reaped yet.
     Dead,
 }
 
@@ -164,7 +160,6 @@ impl Seen {
         })
     }
 
-    /// Returns whether all threads have ended.
     pub fn is_dead(&self) -> bool {
         self.state == ProcessState::Dead
     }
@@ -219,7 +214,6 @@ pub fn name_of(pid: u32) -> Option<String> {
     see(pid).map(|seen| seen.name)
 }
 
-/// Returns the session of this process; 0 where its leader is not visible.
 pub fn own_session() -> io::Result<u32> {
     Ok(nix::unistd::getsid(None)?.as_raw().cast_unsigned())
 }
@@ -229,6 +223,21 @@ pub fn own_start_time() -> io::Result<u64> {
     // Unlike its other files, this one can be read also when the first thread has ended.
     let own = look_in(Path::new("/proc/self"))?.ok_or(io::ErrorKind::NotFound)?;
     Ok(own.start_time)
+}
+
+/// `USER_HZ`, which is the same on every architecture that Rust supports.
+pub(super) const TICKS: u64 = 100;
+
+pub fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
+}
+
+/// Returns the memory of a process in bytes; shared pages count in part (PSS).
+pub fn memory_of(pid: u32) -> Option<u64> {
+    let text = proc::text_of_process(pid, "smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -283,5 +292,18 @@ mod tests {
             Some(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: no thread of the kernel's own is visible"),
         }
+    }
+
+    #[test]
+    fn this_process_uses_something() {
+        let own = std::process::id();
+        assert!(memory_of(own).unwrap() > 100_000);
+        let begun = see(own).unwrap().cpu;
+        let mut sum = 0_u64;
+        while see(own).unwrap().cpu < begun + Duration::from_millis(20) {
+            sum = (0..100_000).fold(sum, |sum, number| sum.wrapping_mul(31) ^ number);
+        }
+        std::hint::black_box(sum);
+        assert_eq!((memory_of(u32::MAX), see(u32::MAX)), (None, None));
     }
 }

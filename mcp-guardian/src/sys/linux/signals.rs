@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::super::uninterrupted;
+use super::pidfd::poll_until;
 
 /// Blocks these signals in the creating thread while this exists.
 #[derive(Debug)]
@@ -39,13 +39,7 @@ impl HeldSignals {
     pub fn readable_within(&self, fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
         let end = Instant::now() + limit;
         let mut fds = [fd, self.arrived.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        uninterrupted(|| {
-            let left = end.saturating_duration_since(Instant::now());
-            poll(
-                &mut fds,
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
-            )
-        })?;
+        poll_until(&mut fds, end)?;
         match fds.map(|fd| fd.any()) {
             [_, Some(true)] => Err(io::Error::new(
                 io::ErrorKind::Interrupted,

@@ -7,7 +7,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
 use crate::exit::ExitStatus;
 
-use super::super::{Pid, uninterrupted};
+use super::super::uninterrupted;
 
 /// A child, by its pidfd or its pid.
 #[derive(Debug, Clone, Copy)]
@@ -15,21 +15,6 @@ pub enum Child<'a> {
     Held(BorrowedFd<'a>),
     /// The child is not reaped, so its pid is not reused.
     Numbered(nix::unistd::Pid),
-}
-
-/// Returns the exit status of a child that has ended, and leaves it a zombie.
-pub(super) fn peek(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
-    status(waited(child, WaitPidFlag::WNOWAIT))
-}
-
-/// Returns whether this is the pid of a child of ours that was not reaped.
-pub(super) fn is_child(pid: Pid) -> bool {
-    waited(Child::Numbered(pid.raw()), WaitPidFlag::WNOWAIT) != Err(Errno::ECHILD)
-}
-
-/// Reaps a child that has ended.
-pub(super) fn reap(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
-    status(waited(child, WaitPidFlag::empty()))
 }
 
 /// Returns how a child has ended, if it has. Reaps it, unless `flags` contain WNOWAIT.
@@ -41,12 +26,12 @@ pub fn waited(child: Child<'_>, flags: WaitPidFlag) -> Result<WaitStatus, Errno>
     })
 }
 
-fn status(waited: Result<WaitStatus, Errno>) -> Result<Option<ExitStatus>, Errno> {
-    match waited {
+/// Does the same, also for a child that was reaped elsewhere: its status is lost.
+pub(super) fn status(child: Child<'_>, flags: WaitPidFlag) -> Result<Option<ExitStatus>, Errno> {
+    match waited(child, flags) {
         Ok(WaitStatus::Exited(_, code)) => Ok(Some(ExitStatus::Code(code))),
         Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(ExitStatus::Signal(signal as i32))),
         Ok(_) => Ok(None),
-        // Our child was reaped elsewhere: it has ended, but the status is lost.
         Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
         Err(errno) => Err(errno),
     }

@@ -2,7 +2,6 @@
 //! watcher ends it when the host dies. Best effort, and unmeasured: compiled for macOS and FreeBSD,
 //! and run on no machine of ours except for the pipe watcher and the parser of ps(1).
 
-mod exits;
 mod members;
 mod wait;
 
@@ -82,7 +81,7 @@ impl Leader {
     }
 
     pub fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        exits::watch(self.pid, on_exit)
+        wait::watch(self.pid, on_exit)
     }
 }
 
@@ -95,7 +94,7 @@ pub fn watch_process(
         on_exit();
         return Ok(());
     }
-    exits::watch(pid, on_exit)
+    wait::watch(pid, on_exit)
 }
 
 /// Sends SIGKILL to the group of a child without an owner, and returns whether it was sent.

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::thread;
+use std::time::Duration;
 
 use libc::c_int;
 use nix::errno::Errno;
@@ -18,6 +20,22 @@ pub(super) fn peek(pid: Pid) -> io::Result<Option<ExitStatus>> {
 /// Waits until a child has ended, and leaves it a zombie.
 pub(super) fn ended(pid: Pid) -> io::Result<Option<ExitStatus>> {
     Ok(wait(pid, libc::WEXITED | libc::WNOWAIT)?)
+}
+
+/// Calls `on_exit` on a thread of its own when the process has ended.
+pub(super) fn watch(pid: Pid, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    /// The polling interval for a process that is not our child; there is no portable event.
+    const LOOK: Duration = Duration::from_millis(5);
+    let until_exit = move || {
+        if matches!(ended(pid), Ok(Some(ExitStatus::Unknown))) {
+            while nix::sys::signal::kill(pid.raw(), None).is_ok() {
+                thread::sleep(LOOK);
+            }
+        }
+        on_exit();
+    };
+    let thread = thread::Builder::new().name("mcp-lifecycle-watch".to_owned());
+    thread.spawn(until_exit).map(drop)
 }
 
 /// Reaps a child that has ended.
@@ -41,10 +59,10 @@ fn wait(pid: Pid, flags: c_int) -> Result<Option<ExitStatus>, Errno> {
     // SAFETY: zeroes are valid for it, and so is what the kernel wrote.
     let info = unsafe { info.assume_init() };
     // SAFETY: waitid fills in the fields of SIGCHLD, or leaves the zeroes.
-    let who = unsafe { info.si_pid() };
+    let pid = unsafe { info.si_pid() };
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
-    Ok(match (who, info.si_code) {
+    Ok(match (pid, info.si_code) {
         (0, _) => None,
         (_, libc::CLD_EXITED) => Some(ExitStatus::Code(status)),
         (_, libc::CLD_KILLED | libc::CLD_DUMPED) => Some(ExitStatus::Signal(status)),
