@@ -14,8 +14,8 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
 use self::tree::{Removal, absent_is, is_populated, kill, members, open_to_write, remove};
+use crate::sys::reserve;
 use crate::sys::watch::{self, Interest};
-use crate::sys::{self, reserve};
 
 mod tree;
 
@@ -166,7 +166,7 @@ impl Drop for Leaf {
         }
         end(std::mem::take(&mut self.path), |result| {
             if let Err(error) = result {
-                sys::shielded(|| tracing::warn!(%error, "a cgroup could not be removed"));
+                crate::logged!(warn, %error, "a cgroup could not be removed");
             }
         });
     }

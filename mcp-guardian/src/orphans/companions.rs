@@ -25,8 +25,8 @@ pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownPro
         Ok(input) => Some(input.is_some_and(|input| peers.contains(&input))),
         Err(_) => None,
     };
-    let found = all(role, is_its)?;
-    match (found.certain.into_iter().next(), found.possible.first()) {
+    let [certain, possible] = all(role, is_its)?;
+    match (certain.into_iter().next(), possible.first()) {
         (Some(its), _) => Ok(Some(its)),
         (None, Some(other)) => Err(io::Error::other(format!(
             "process {} may be the companion, and cannot be examined",
@@ -41,27 +41,19 @@ pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownPro
 /// found out. A process that may be one and cannot be examined is returned too.
 pub fn without_server(role: &str) -> io::Result<Vec<KnownProcess>> {
     let found = all(role, |pid| Some(input::may_be_without_server(pid)))?;
-    Ok(found.certain.into_iter().chain(found.possible).collect())
+    Ok(found.into_iter().flatten().collect())
 }
 
-#[derive(Default)]
-struct Found {
-    certain: Vec<KnownProcess>,
-    /// Candidates that could not be examined, which proves nothing.
-    possible: Vec<KnownProcess>,
-}
-
-fn all(role: &str, is_wanted: impl Fn(u32) -> Option<bool>) -> io::Result<Found> {
+/// Returns the wanted ones, and candidates that could not be examined, which proves nothing.
+fn all(role: &str, is_wanted: impl Fn(u32) -> Option<bool>) -> io::Result<[Vec<KnownProcess>; 2]> {
     let user = nix::unistd::geteuid().as_raw();
     let may_be_own = |pid: u32| match fs::metadata(format!("/proc/{pid}")) {
         Ok(it) => it.uid() == user,
         Err(error) => !is_gone(&error),
     };
-    let mut found = Found::default();
-    for pid in sys::numbers_in_proc()?
-        .into_iter()
-        .filter(|it| may_be_own(*it))
-    {
+    let [mut certain, mut possible] = [Vec::new(), Vec::new()];
+    let pids = sys::numbers_in_proc()?.into_iter();
+    for pid in pids.filter(|it| may_be_own(*it)) {
         let Some(seen) = sys::look_at(pid)? else {
             continue;
         };
@@ -71,18 +63,15 @@ fn all(role: &str, is_wanted: impl Fn(u32) -> Option<bool>) -> io::Result<Found>
         }
         let words = command_line(pid, seen.start_time).ok();
         let has_role = words.map(|words| words.get(1).is_some_and(|word| word == role));
-        let is_one = both(is_wanted, has_role);
-        if is_one == Some(false) {
-            continue;
-        }
         // It may have ended meanwhile.
-        let now = try_see(pid)?.filter(|now| now.start_time == seen.start_time);
-        match is_one {
-            Some(_) => found.certain.extend(now),
-            None => found.possible.extend(now),
+        let now = || io::Result::Ok(try_see(pid)?.filter(|now| now.start_time == seen.start_time));
+        match both(is_wanted, has_role) {
+            Some(false) => {}
+            Some(true) => certain.extend(now()?),
+            None => possible.extend(now()?),
         }
     }
-    Ok(found)
+    Ok([certain, possible])
 }
 
 /// Returns whether both hold; `None` if that is unknown.

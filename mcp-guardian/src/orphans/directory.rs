@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
+use crate::state;
 pub(super) use crate::state::{Refused, candidates, make};
-use crate::{state, sys};
 
 /// Opens those of these directories that exist and are not another user's.
 pub(super) fn open_own(
@@ -23,9 +23,7 @@ pub(super) fn open_own(
             Ok(directory) => Ok(directory),
             Err(Refused::Missing) => return None,
             Err(Refused::Foreign(owner)) => {
-                sys::shielded(|| {
-                    tracing::debug!(?path, owner, "a directory belongs to another user");
-                });
+                crate::logged!(debug, ?path, owner, "a directory belongs to another user");
                 return None;
             }
             Err(Refused::Unusable(error)) => Err(error),

@@ -165,7 +165,7 @@ fn read(file: &File) -> io::Result<Option<Contents>> {
 
 fn remove(directory: &OwnedFd, name: &OsStr) {
     if let Err(error) = unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
-        sys::shielded(|| tracing::debug!(%error, "the ledger of a dead host cannot be removed"));
+        crate::logged!(debug, %error, "the ledger of a dead host cannot be removed");
     }
 }
 

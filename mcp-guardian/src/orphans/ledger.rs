@@ -127,38 +127,31 @@ impl Ledger {
     ///
     /// No descriptor or memory is available; the next call tries again.
     fn this() -> io::Result<Option<&'static Self>> {
-        static THIS: OnceLock<Option<Ledger>> = OnceLock::new();
-        static MAKING: Mutex<()> = Mutex::new(());
-        if let Some(this) = THIS.get() {
-            return Ok(this.as_ref());
+        static THIS: Mutex<Option<Option<&'static Ledger>>> = Mutex::new(None);
+        let mut known = THIS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(this) = *known {
+            return Ok(this);
         }
-        let one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(this) = THIS.get() {
-            return Ok(this.as_ref());
-        }
-        let made = match Self::create() {
-            Ok(ledger) => Some(ledger),
+        let this = match Self::create() {
+            Ok(ledger) => Some(&*Box::leak(Box::new(ledger))),
             Err(error) if sys::is_shortage(&error) => return Err(error),
             Err(error) => {
-                sys::shielded(|| {
-                    tracing::warn!(
-                        %error,
-                        "no ledger can be kept: should this host and a guardian be killed \
-                         together, what is left will not be found"
-                    );
-                });
+                crate::logged!(
+                    warn,
+                    %error,
+                    "no ledger can be kept: should this host and a guardian be killed \
+                     together, what is left will not be found"
+                );
                 None
             }
         };
-        let this = THIS.get_or_init(|| made).as_ref();
-        drop(one);
+        *known = Some(this);
+        drop(known);
         if let Some(Err(error)) = this.map(Self::watch) {
-            sys::shielded(|| {
-                tracing::debug!(%error, "a removed ledger is restored only at the next start");
-            });
+            crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
         }
         if let Some(Err(error)) = this.map(Self::tidy) {
-            sys::shielded(|| tracing::debug!(%error, "old ledgers are not removed"));
+            crate::logged!(debug, %error, "old ledgers are not removed");
         }
         Ok(this)
     }
@@ -184,7 +177,7 @@ impl Ledger {
             if !book.file.is_named()
                 && let Err(error) = self.renew(&mut book, None)
             {
-                sys::shielded(|| tracing::warn!(%error, "the ledger of this host was removed"));
+                crate::logged!(warn, %error, "the ledger of this host was removed");
             }
             Interest::More
         });
@@ -220,21 +213,18 @@ impl Ledger {
         let result = match book.file.is_named() {
             false => self.renew(&mut book, None),
             true => book.file.write(line, record).or_else(|error| {
-                sys::shielded(|| {
-                    tracing::warn!(%error, "the ledger of this host cannot be written: another directory is tried");
-                });
+                crate::logged!(warn, %error, "the ledger of this host cannot be written: another directory is tried");
                 let full = book.file.path.clone();
                 self.renew(&mut book, Some(&full))
             }),
         };
         result.inspect_err(|error| {
-            sys::shielded(|| {
-                tracing::warn!(
-                    %error,
-                    "the ledger of this host cannot be written: its servers may not be found when \
-                     it is killed"
-                );
-            });
+            crate::logged!(
+                warn,
+                %error,
+                "the ledger of this host cannot be written: its servers may not be found when \
+                 it is killed"
+            );
         })
     }
 
@@ -248,9 +238,7 @@ impl Ledger {
             book.replaced.push(replaced.locked);
         }
         if let Some(Err(error)) = self.watched.get().map(|it| watch_name(it, &book.file)) {
-            sys::shielded(|| {
-                tracing::debug!(%error, "a removed ledger is restored only at the next start");
-            });
+            crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
         }
         Ok(())
     }

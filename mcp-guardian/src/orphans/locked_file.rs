@@ -132,13 +132,12 @@ pub(super) fn publish(
             Err(error) if sys::is_shortage(&error) => return Err(error),
             Err(error) => last = error,
         }
-        sys::shielded(|| {
-            tracing::warn!(
-                ?path,
-                error = %last,
-                "no ledger can be kept in this directory; the next one is tried"
-            );
-        });
+        crate::logged!(
+            warn,
+            ?path,
+            error = %last,
+            "no ledger can be kept in this directory; the next one is tried"
+        );
     }
     Err(last)
 }

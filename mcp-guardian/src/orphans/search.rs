@@ -85,9 +85,7 @@ impl<'a> Search<'a> {
         match self.hosts.empty(owner, &members, &scene) {
             Emptying::All => {
                 if let Err(error) = leaf.kill() {
-                    sys::shielded(|| {
-                        tracing::warn!(%error, "the cgroup of an orphan cannot be killed");
-                    });
+                    crate::logged!(warn, %error, "the cgroup of an orphan cannot be killed");
                 }
                 self.killed.extend(inside.cloned());
                 Ok(leaf)
@@ -115,9 +113,7 @@ impl<'a> Search<'a> {
     pub(super) fn remove(&self, leaf: Leaf) -> LeafState {
         let removed = leaf.remove_within(self.left());
         if let Err(error) = &removed {
-            sys::shielded(|| {
-                tracing::debug!(%error, "the cgroup of an orphan cannot be removed");
-            });
+            crate::logged!(debug, %error, "the cgroup of an orphan cannot be removed");
         }
         // A later search removes it.
         leaf.abandon();
@@ -239,7 +235,7 @@ impl Judge for Search<'_> {
 
     fn refused(&mut self, process: &Process, error: io::Error) {
         let pid = process.pid;
-        sys::shielded(|| tracing::warn!(pid, %error, "an orphan cannot be ended"));
+        crate::logged!(warn, pid, %error, "an orphan cannot be ended");
         let outcome = match error.kind() {
             io::ErrorKind::PermissionDenied => Outcome::Failed,
             _ => Outcome::Unknown(format!("it cannot be ended: {error}")),
@@ -267,6 +263,6 @@ fn wake(guardian: &Process, pidfd: &OwnedFd) {
         && let Err(error) = sys::continue_held(pidfd)
     {
         let pid = guardian.pid;
-        sys::shielded(|| tracing::debug!(pid, %error, "a stopped guardian cannot be woken"));
+        crate::logged!(debug, pid, %error, "a stopped guardian cannot be woken");
     }
 }

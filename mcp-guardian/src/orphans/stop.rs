@@ -94,7 +94,7 @@ fn kill_cgroup(server: &KnownServer) -> bool {
         return false;
     };
     if let Err(error) = leaf.kill() {
-        sys::shielded(|| tracing::debug!(%error, "a cgroup cannot be killed as a whole"));
+        crate::logged!(debug, %error, "a cgroup cannot be killed as a whole");
     }
     leaf.abandon();
     true

@@ -142,10 +142,7 @@ pub enum Report<'a> {
         pid: u32,
     },
     /// The last message: nothing was started and nothing is left.
-    ExecFailed {
-        stage: Stage,
-        errno: i32,
-    },
+    ExecFailed { stage: Stage, errno: i32 },
     /// The server's own process was reaped. Others may live.
     MainExited {
         /// Wait status, as `waitpid` reports it.
@@ -163,9 +160,7 @@ pub enum Report<'a> {
     /// The kernel has killed the server at its memory limit. Sent before the last message.
     OutOfMemory,
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
-    Adopted {
-        by: u32,
-    },
+    Adopted { by: u32 },
 }
 
 impl<'a> Report<'a> {

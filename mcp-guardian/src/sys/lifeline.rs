@@ -69,7 +69,7 @@ impl Drop for Lifeline {
         if let Some(watcher) = &mut *this_host()
             && let Err(error) = watcher.untie(self.group)
         {
-            super::shielded(|| tracing::debug!(%error, "the watcher of this host has gone"));
+            crate::logged!(debug, %error, "the watcher of this host has gone");
         }
     }
 }

@@ -70,6 +70,13 @@ pub fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
 }
 
+/// Reports an event as `tracing` does, [shielded](sys::shielded).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! logged {
+    ($level:ident, $($event:tt)*) => { $crate::sys::shielded(|| tracing::$level!($($event)*)) };
+}
+
 /// Makes a system call, and repeats it while a signal interrupts it, or a stop and a SIGCONT.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {

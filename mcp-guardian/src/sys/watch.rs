@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
@@ -41,9 +41,11 @@ impl Source {
     /// Handles a panic of foreign code in a callback, which must not end this thread.
     fn has_panicked(&self) -> Interest {
         let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
-        super::shielded(|| {
-            tracing::error!(panics, "a panic on the watcher of servers; it goes on");
-        });
+        crate::logged!(
+            error,
+            panics,
+            "a panic on the watcher of servers; it goes on"
+        );
         match panics < PANICS_MAX {
             true => Interest::More,
             false => Interest::Done,
@@ -129,15 +131,11 @@ impl Watched {
 
 impl Watcher {
     /// Returns the watcher of this process, which is shared only once its thread runs.
-    fn get() -> io::Result<&'static Self> {
-        static WATCHER: OnceLock<Arc<Watcher>> = OnceLock::new();
-        static STARTING: Mutex<()> = Mutex::new(());
-        if let Some(watcher) = WATCHER.get() {
-            return Ok(watcher);
-        }
-        let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watcher) = WATCHER.get() {
-            return Ok(watcher);
+    fn get() -> io::Result<Arc<Self>> {
+        static WATCHER: Mutex<Option<Arc<Watcher>>> = Mutex::new(None);
+        let mut known = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = &*known {
+            return Ok(Arc::clone(watcher));
         }
         let watcher = Arc::new(Self {
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -148,7 +146,7 @@ impl Watcher {
         thread::Builder::new()
             .name("mcp-lifecycle-watch".to_owned())
             .spawn(move || run.run())?;
-        Ok(WATCHER.get_or_init(|| watcher))
+        Ok(Arc::clone(known.insert(watcher)))
     }
 
     fn add(
@@ -189,9 +187,7 @@ impl Watcher {
                 Err(Errno::EINTR) => continue,
                 Err(error) => {
                     // Other code in this process has closed a descriptor that it does not own.
-                    super::shielded(|| {
-                        tracing::error!(%error, "the watcher of servers cannot go on");
-                    });
+                    crate::logged!(error, %error, "the watcher of servers cannot go on");
                     return;
                 }
             };

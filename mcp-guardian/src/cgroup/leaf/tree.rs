@@ -76,9 +76,7 @@ fn kill_headless(path: &Path) -> io::Result<bool> {
             if still.contains(&pid)
                 && let Err(error) = sys::kill_held(&process)
             {
-                sys::shielded(|| {
-                    tracing::debug!(pid, %error, "a process without a main thread cannot be killed");
-                });
+                crate::logged!(debug, pid, %error, "a process without a main thread cannot be killed");
             }
         }
     }

@@ -71,7 +71,7 @@ impl Leader {
     pub fn reap(&self) {
         if let Err(error) = status(self.child(), WaitPidFlag::empty()) {
             let pid = self.pid.as_u32();
-            sys::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
+            crate::logged!(debug, pid, %error, "a server could not be reaped");
         }
     }
 

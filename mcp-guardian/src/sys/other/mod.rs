@@ -50,7 +50,7 @@ impl Leader {
         drop(lifeline.unwrap_or_else(PoisonError::into_inner).take());
         if let Err(error) = wait::reap(self.pid) {
             let pid = self.pid.as_u32();
-            super::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
+            crate::logged!(debug, pid, %error, "a server could not be reaped");
         }
     }
 
