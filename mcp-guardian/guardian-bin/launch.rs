@@ -9,8 +9,6 @@ use crate::control::Control;
 use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::{PARAM_COUNT, Stage};
-use crate::record::Record;
-use crate::staying::Staying;
 use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
 
 pub(crate) struct Server {
@@ -22,10 +20,7 @@ pub(crate) struct Server {
     /// Readable when the outcome of exec is known.
     pub(crate) outcome: Fd,
     pub(crate) namespace: Option<Namespace>,
-    pub(crate) cgroup_kill: Option<Fd>,
-    pub(crate) grace: u64,
-    pub(crate) record: Record,
-    pub(crate) staying: Staying,
+    pub(crate) params: Params,
 }
 
 pub(crate) enum Failure {
@@ -131,7 +126,7 @@ fn is_born(pid: Pid, outcome: &Fd, children: &Fd, host: Option<&Fd>, control: &C
 }
 
 fn started(
-    params: Params,
+    mut params: Params,
     pid: Pid,
     host: Option<Fd>,
     children: Fd,
@@ -142,16 +137,14 @@ fn started(
     sys::setsid();
     // A copy of the server's streams here would hide the end of file of either side.
     (0..3).for_each(sys::close);
+    params.cgroup_procs = None;
     Server {
         pid,
         host,
         children,
         outcome,
         namespace,
-        record: params.record,
-        staying: Staying::new(params.keep),
-        cgroup_kill: params.cgroup_kill,
-        grace: params.grace,
+        params,
     }
 }
 

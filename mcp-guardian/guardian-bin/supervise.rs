@@ -6,6 +6,7 @@ use crate::ending::{Ended, Ending};
 use crate::launch::{Outcome, Server};
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
+use crate::staying::Staying;
 use crate::swept::Swept;
 use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal};
 use crate::tree::Tree;
@@ -30,12 +31,12 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     pub(crate) fn new(mut server: Server, control: Control, args: Args) -> Self {
-        let Some((tree, swept)) = Tree::take(server.staying).zip(Swept::take()) else {
+        let Some((tree, swept)) = Tree::take(Staying::new(server.params.keep)).zip(Swept::take()) else {
             sys::exit(crate::EXIT_USAGE)
         };
         Self {
             host: server.host.take(),
-            sweep: Sweep::new(tree, server.cgroup_kill.take()),
+            sweep: Sweep::new(tree, server.params.cgroup_kill.take()),
             leader: Some(server.pid),
             server,
             control,
@@ -101,7 +102,7 @@ impl Supervisor {
     }
 
     fn host_gone(&mut self) {
-        if self.course.host_gone(sys::now(), self.server.grace) {
+        if self.course.host_gone(sys::now(), self.server.params.grace) {
             self.sweep.terminate(self.leader);
         }
     }
@@ -216,11 +217,11 @@ impl Supervisor {
         {
             // A host that is told that nothing was started cleans up itself.
             let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
-            let out_of_memory = self.server.record.is_out_of_memory();
-            let may_kill = (self.server.record.is_alone || self.control.is_closed())
-                && self.sweep.put_beside(None, self.server.record.cgroup());
-            let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
-            self.server.record.complete(self.ending(emptied, out_of_memory, &swept));
+            let out_of_memory = self.server.params.record.is_out_of_memory();
+            let may_kill = (self.server.params.record.is_alone || self.control.is_closed())
+                && self.sweep.put_beside(None, self.server.params.record.cgroup());
+            let emptied = is_left_to_host || self.server.params.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
+            self.server.params.record.complete(self.ending(emptied, out_of_memory, &swept));
             if out_of_memory && self.failed.is_none() {
                 self.control.owe(Report::OutOfMemory);
             }
@@ -245,7 +246,7 @@ impl Supervisor {
         let now = sys::now();
         self.course.pass(now);
         if self.course.is_round_due(now) {
-            let reached = self.sweep.kill(self.leader, self.server.record.cgroup());
+            let reached = self.sweep.kill(self.leader, self.server.params.record.cgroup());
             self.course.round_reached(reached, sys::now());
         }
     }

@@ -252,11 +252,8 @@ impl<'a> Listing<'a> {
             .iter()
             .filter_map(|entry| {
                 let (pid, comm) = entry.split_first_chunk::<4>()?;
-                let end = comm
-                    .iter()
-                    .position(|&byte| byte == 0)
-                    .unwrap_or(comm.len());
-                Some((u32::from_le_bytes(*pid), comm.get(..end)?))
+                let name = comm.split(|&byte| byte == 0).next()?;
+                Some((u32::from_le_bytes(*pid), name))
             })
     }
 }
