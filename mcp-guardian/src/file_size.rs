@@ -8,10 +8,6 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Calls `write`. Exceeding the limit is an error (`EFBIG`), without the SIGXFSZ that ends a process.
-///
-/// # Errors
-///
-/// The same as of `write`.
 pub fn shielded<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit == RLIM_INFINITY) {
         return write();

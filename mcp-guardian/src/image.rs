@@ -186,10 +186,6 @@ fn is_noexec(file: &File) -> io::Result<bool> {
 }
 
 /// Returns the path that executes the open file `fd`, even between fork and exec.
-///
-/// # Errors
-///
-/// None in practice.
 pub fn exec_path(fd: BorrowedFd<'_>) -> io::Result<CString> {
     CString::new(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).map_err(io::Error::other)
 }

@@ -53,11 +53,7 @@ pub fn start(prepare: impl Fn(&mut Command)) -> io::Result<Child> {
     })
 }
 
-/// Starts the program on this machine: not supported on this system.
-///
-/// # Errors
-///
-/// Always [`Unsupported`](io::ErrorKind::Unsupported).
+/// Fails: [`Unsupported`](io::ErrorKind::Unsupported) on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn start(_: impl Fn(&mut Command)) -> io::Result<Child> {
     Err(io::Error::new(io::ErrorKind::Unsupported, NOT_AVAILABLE))

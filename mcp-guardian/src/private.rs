@@ -28,20 +28,12 @@ pub fn create(directory: &Path) -> io::Result<()> {
 }
 
 /// Makes sure that only this user and root can replace anything in this directory: it and all above
-/// it must be theirs and, except sticky ones (`/tmp`), writable by no other user.
-///
-/// # Errors
-///
-/// Same as [`create`].
+/// it must be theirs and, except sticky ones (`/tmp`), writable by no other user. Fails as [`create`].
 pub fn check(directory: &Path) -> io::Result<()> {
     check_from(directory, 0)
 }
 
-/// Makes sure that only this user and root can replace this directory itself.
-///
-/// # Errors
-///
-/// Same as [`create`].
+/// Makes sure that only this user and root can replace this directory itself. Fails as [`create`].
 pub fn check_above(directory: &Path) -> io::Result<()> {
     check_from(directory, 1)
 }

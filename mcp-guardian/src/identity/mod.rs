@@ -41,10 +41,6 @@ pub fn this_host() -> io::Result<&'static HostId> {
 }
 
 /// Fails: only Linux tells a process from a later one with its pid.
-///
-/// # Errors
-///
-/// Always [`Unsupported`](io::ErrorKind::Unsupported).
 #[cfg(not(target_os = "linux"))]
 pub fn this_host() -> io::Result<&'static HostId> {
     Err(io::ErrorKind::Unsupported.into())

@@ -53,11 +53,7 @@ pub fn foreign_namespaces_are_clear(since: u64, childless: &[u32]) -> io::Result
 ///
 /// A process that starts after the first whole listing inherits its environment from a listed one, so
 /// only those in `execve` are examined again. The list is not made again for one of the `childless`
-/// that has gone meanwhile.
-///
-/// # Errors
-///
-/// A process of this user could not be examined.
+/// that has gone meanwhile. Fails if a process of this user could not be examined.
 pub fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carrier>> {
     let mut census = Census::begin(place, since, childless)?;
     let mut found = Vec::new();

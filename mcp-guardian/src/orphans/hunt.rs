@@ -128,11 +128,7 @@ pub(super) fn hunt(
 }
 
 /// Signals a process, which is held by a pidfd before `is_it` judges it. `None` if it has gone or was
-/// rejected.
-///
-/// # Errors
-///
-/// It may live, and was not sent the signal.
+/// rejected; after a failure, it may live.
 pub fn strike(
     pid: u32,
     is_it: impl FnOnce() -> io::Result<bool>,

@@ -19,10 +19,6 @@ use crate::sys::{self, is_gone};
 
 /// Lists all of this user's servers, by all hosts' ledgers and the identities of all processes.
 /// Blocks, for a few milliseconds per hundred processes of the machine.
-///
-/// # Errors
-///
-/// `/proc` or the identity of this boot cannot be read.
 pub fn inventory() -> io::Result<Inventory> {
     let visibility = Visibility::look()?;
     let mut inventory = Inventory::default();

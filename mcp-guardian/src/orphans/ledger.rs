@@ -47,11 +47,8 @@ pub const UNRECORDED: &str = "the server could not be recorded, so it would not 
                                      if this host were killed";
 
 /// Records that a server is about to start. `None` where no ledger can be kept: then no later host
-/// will end the servers of this one.
-///
-/// # Errors
-///
-/// No descriptor or memory is available: the server must not be started.
+/// will end the servers of this one. Fails if no descriptor or memory is available: then the server
+/// must not be started.
 pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
     let Some(ledger) = Ledger::this()? else {
         return Ok(None);
@@ -121,11 +118,8 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Returns the ledger of this process, created on the first call; `None` where none can be kept.
-    ///
-    /// # Errors
-    ///
-    /// No descriptor or memory is available; the next call tries again.
+    /// Returns the ledger of this process, created on the first call; `None` where none can be kept. A
+    /// shortage of descriptors or memory is an error, and the next call tries again.
     fn this() -> io::Result<Option<&'static Self>> {
         static THIS: Mutex<Option<Option<&'static Ledger>>> = Mutex::new(None);
         let mut known = THIS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,10 +45,6 @@ impl Place {
     }
 
     /// Finds the cgroup `name` inside of it; `None` if it is certain that it is gone.
-    ///
-    /// # Errors
-    ///
-    /// The reason why that cannot be found out.
     pub(super) fn find(&self, name: &str) -> Result<Option<PathBuf>, String> {
         let leaf = self.path.join(name);
         if self.is_at(&self.path, self.id)? {

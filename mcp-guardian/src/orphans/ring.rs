@@ -65,11 +65,8 @@ const NAME_AT: usize = 24;
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Records that this server is about to start, and returns the file, positioned at the record.
-///
-/// # Errors
-///
-/// The ring cannot be written: then the end of this server will not be in the history.
+/// Records that this server is about to start, and returns the file, positioned at the record. After
+/// a failure, the end of this server will not be in the history.
 pub fn claim(within: impl AsFd, serial: u64, name: &OsStr) -> io::Result<File> {
     let mut ring = directory::open_file(within, NAME, OFlag::O_RDWR | OFlag::O_CREAT)?;
     let lock = lock(&ring)?;
@@ -95,10 +92,7 @@ pub fn claim(within: impl AsFd, serial: u64, name: &OsStr) -> io::Result<File> {
     Ok(ring)
 }
 
-/// Reads the rings of all directories. Blocks for a few milliseconds.
-///
-/// A directory that cannot be read is [unknown](History::unknown); invalid content of a ring is
-/// skipped.
+/// Reads the rings of all directories. Blocks for a few milliseconds. Invalid content is skipped.
 pub fn look() -> History {
     let mut history = History::default();
     for (path, directory) in directory::open_own(directory::candidates()) {

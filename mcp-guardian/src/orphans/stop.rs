@@ -20,10 +20,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// SIGKILL to those that are left, and to those that they start meanwhile. Blocks, up to ten seconds
 /// longer than `grace`. Its guardian ends by itself. A host that lives may start it again.
 ///
-/// # Errors
-///
-/// This process is one of the server's, or was started by one; or the server's processes cannot be
-/// found out. Nothing was done then.
+/// Fails, before anything is done, if this process is one of the server's or was started by one, or
+/// if the server's processes cannot be found out.
 pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
     let mut report = end(Roster::of(server), grace, || kill_cgroup(server))?;
     if let Some(why) = &server.unfound {
@@ -35,11 +33,8 @@ pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
 /// Ends a process that no host claims, and its descendants, as [`stop`] does, unless it has changed
 /// since. A descendant with an identity of its own is left to its guardian.
 ///
-/// That no host claims it is a guess, so this is for programs that have asked a person.
-///
-/// # Errors
-///
-/// It has gone, or is in use by now; or this process was started by it. Nothing was done then.
+/// That no host claims it is a guess, so this is for programs that have asked a person. Fails, before
+/// anything is done, if it has gone or is in use by now, or this process was started by it.
 pub fn stop_unclaimed(left: &Unclaimed, grace: Duration) -> io::Result<StopReport> {
     let still = super::unclaimed()?;
     let is_same = |it: &&Unclaimed| it.process.is_same(&left.process);

@@ -28,10 +28,6 @@ pub struct WrapperLedger {
 
 impl WrapperLedger {
     /// Records that this server is about to start, in a cgroup of its own below this one, if any.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be created in any directory.
     pub fn begin(server: &Cookie, cgroups: Option<&Path>) -> io::Result<Self> {
         let host = identity::this_host()?;
         // The rest of `Visibility` is not read: each look into `/proc` delays the start.

@@ -11,10 +11,6 @@ use crate::sys::ends_within;
 
 /// Finds the nearest subreaper above this process, or the first process of its PID namespace, by
 /// leaving an orphan. Blocks for about a millisecond.
-///
-/// # Errors
-///
-/// No process could be created, or it did not report in time.
 pub fn adopter() -> io::Result<u32> {
     /// The limit for a machine that is stuck: it takes a millisecond.
     const LIMIT: Duration = Duration::from_secs(2);

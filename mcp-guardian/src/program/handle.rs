@@ -72,11 +72,7 @@ impl GuardianHandle {
         self.control.as_fd()
     }
 
-    /// Sends a request, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::BrokenPipe`] if the guardian has exited.
+    /// Sends a request, without waiting; [`io::ErrorKind::BrokenPipe`] if the guardian has exited.
     pub fn send(&self, request: Request) -> io::Result<()> {
         crate::sys::not_forked()?;
         let message = request.encode();
@@ -116,11 +112,7 @@ impl GuardianHandle {
         kill_held(&self.pidfd)
     }
 
-    /// Receives the next report, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::InvalidData`] for a message that is no report; errors of the socket.
+    /// Receives the next report, if there is one; [`io::ErrorKind::InvalidData`] for another message.
     pub fn receive<'b>(&self, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
         let mut short = 0;
         let len = loop {
@@ -146,11 +138,8 @@ impl GuardianHandle {
     }
 
     /// Reaps the guardian if it has exited. Not to be called after it has returned a status, which
-    /// mirrors the server's; a signal means that the guardian itself was killed.
-    ///
-    /// # Errors
-    ///
-    /// ECHILD if another part of the host has reaped it.
+    /// mirrors the server's; a signal means that the guardian itself was killed. ECHILD if another part
+    /// of the host has reaped it.
     pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
         let ended = match waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::empty()) {
             Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),

@@ -21,12 +21,8 @@ pub const fn image() -> Image {
     Image::new(NAME, PROGRAM, FIRST_FREE_FD)
 }
 
-/// Returns whether there can be a guardian.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::Unsupported`] if this build contains no guardian or the kernel has no pidfds
-/// (before 5.3). Anything else may pass.
+/// Returns [`Unsupported`](io::ErrorKind::Unsupported) if this build contains no guardian or the
+/// kernel has no pidfds (before 5.3). Any other error may pass.
 pub(super) fn check_support() -> io::Result<()> {
     if cfg!(not(programs_available)) {
         return Err(io::Error::new(

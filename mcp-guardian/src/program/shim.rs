@@ -57,14 +57,9 @@ pub fn may_have_companion(words: &[String]) -> bool {
     words.is_empty() || (is_shim && words.get(COMPANION).is_some_and(|fd| fd != NAMELESS))
 }
 
-/// Becomes the shim.
-///
-/// All descriptors but the standard streams must close on exec, and all signals must be blocked: a
-/// signal that arrives meanwhile is the shim's.
-///
-/// # Errors
-///
-/// This process is unchanged, and the guardian is still the caller's.
+/// Becomes the shim. All descriptors but the standard streams must close on exec, and all signals
+/// must be blocked: one that arrives meanwhile is the shim's. After a failure, this process is
+/// unchanged, and the guardian is still the caller's.
 pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
     let passed = [
         Some(shim.guardian.control()),

@@ -131,10 +131,6 @@ pub(super) static IMAGE: Image = image();
 
 /// Starts the guardian, which starts the server and [reports](super::protocol::Report) later whether
 /// that runs. Blocks for the time of one `posix_spawn`, which does not depend on the size of the host.
-///
-/// # Errors
-///
-/// See [`SpawnGuardianError`]. A failure of the server, such as a missing program, is a report.
 pub fn spawn(request: SpawnRequest<'_>) -> Result<GuardianHandle, SpawnGuardianError> {
     spawn_from(&IMAGE, request)
 }

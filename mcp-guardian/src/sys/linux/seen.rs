@@ -109,11 +109,8 @@ pub fn see(pid: u32) -> Option<Seen> {
     look_at(pid).ok()?
 }
 
-/// Looks at one process; `None` if it has gone.
-///
-/// # Errors
-///
-/// It cannot be read, or the `/proc` here is that of another PID namespace.
+/// Looks at one process; `None` if it has gone. Fails if it cannot be read, or the `/proc` here is
+/// that of another PID namespace.
 pub fn look_at(pid: u32) -> io::Result<Option<Seen>> {
     Seen::of(proc::bytes_of_process(pid, "stat"))
 }

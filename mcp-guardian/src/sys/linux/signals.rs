@@ -31,11 +31,8 @@ impl HeldSignals {
         Ok(Self { arrived, before })
     }
 
-    /// Waits until this is readable, or has ended; returns `false` when the time is over.
-    ///
-    /// # Errors
-    ///
-    /// One of the signals is pending (`Interrupted`).
+    /// Waits until this is readable, or has ended; returns `false` when the time is over, and
+    /// `Interrupted` if one of the signals is pending.
     pub fn readable_within(&self, fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
         let end = Instant::now() + limit;
         let mut fds = [fd, self.arrived.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
