@@ -14,8 +14,8 @@ use tokio::process::Command;
 use crate::LocalLauncher;
 
 impl LocalLauncher {
-    /// Launches the program of a command as an rmcp transport that owns it, in the place of
-    /// rmcp's `TokioChildProcess`.
+    /// Launches the program of a command as an rmcp transport that owns it, in the place of rmcp's
+    /// `TokioChildProcess`.
     ///
     /// ```no_run
     /// use mcp_launcher_local::LocalLauncher;
@@ -36,16 +36,12 @@ impl LocalLauncher {
     ///
     /// # Environment
     ///
-    /// **The server gets the whole environment of the host**, as a `Command` gives it, with the
-    /// command's own `env` and `env_remove`. A launch by a [`ServerSpec`] differs: it passes on
-    /// a short list of names without secrets.
+    /// **The server gets the whole environment of the host**, with the command's own `env` and
+    /// `env_remove`. A launch by a [`ServerSpec`] passes on a short list of names without secrets.
     ///
-    /// **`env_clear` is ignored**: the standard library does not show it. Use a [`ServerSpec`]
-    /// with [`InheritEnv::Nothing`].
-    ///
-    /// Taken from the command are the program, the arguments, `env`, `env_remove` and the
-    /// working directory. Its `Stdio`, its user and group, its process group and `pre_exec` are
-    /// ignored.
+    /// **`env_clear` is ignored**: the standard library does not show it. Use a [`ServerSpec`] with
+    /// [`InheritEnv::Nothing`]. Ignored are also the command's `Stdio`, user and group, process
+    /// group and `pre_exec`.
     ///
     /// # Errors
     ///

@@ -1,8 +1,6 @@
-//! The state machine of a server's end, from the first sign of it to the proof. Pure: callbacks on
-//! any thread only carry events, and the edges act: `guardian::conclude`, and `group::server`.
-//!
-//! It begins with a guardian's final report or its end without one, and in a process group with the
-//! exit of the leader.
+//! The state machine of a server's end, from the guardian's final report, its end without one, or
+//! in a group the leader's exit, to the proof. Pure: callbacks on any thread only carry events, and
+//! the edges act: `guardian::conclude`, and `group::server`.
 //!
 //! ```text
 //! Running ──Reported | GuardianEnded──▶ Emptying ──Emptied──▶ Searching ──Searched──▶ Settled
@@ -60,7 +58,6 @@ pub(crate) struct Inside {
 #[derive(Debug)]
 pub(crate) enum Event {
     Reported(FinalReport),
-    /// The guardian has ended, in this way.
     GuardianEnded(String),
     Emptied(Emptied),
     /// The search takes longer: it waits for this exiting process, if there is one.
@@ -197,7 +194,7 @@ impl Conclusion {
         let Emptied { main, holder, .. } = &emptied;
         let (exit, may_hide) = match &self.report {
             // A process that was orphaned in a foreign PID namespace, and has left the cgroup, is
-            // not seen.
+            // in neither.
             Some(report) => {
                 let may_hide = report.executed && decide::concluded(holder).is_ok();
                 (None, may_hide)

@@ -32,7 +32,6 @@ pub(super) struct GroupServer {
 struct Group {
     leader: Leader,
     start_time: Option<u64>,
-    /// The mark of its processes.
     identity: Option<Cookie>,
     state: Mutex<State>,
     ending: Ending,

@@ -25,7 +25,6 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Opens the files of the cgroup.
     pub(crate) fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
         let doors = leaf.map(Leaf::open).transpose();
         let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));

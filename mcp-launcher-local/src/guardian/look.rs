@@ -116,7 +116,6 @@ impl Server {
         }
     }
 
-    /// Finds the living processes that carry the identity of this server.
     fn marked(&self) -> io::Result<Vec<Seen>> {
         let all = orphans::census(Where::Everywhere, self.since, &[])?;
         let own = all.into_iter().filter(|it| it.identity == self.identity);

@@ -1,17 +1,9 @@
 //! Containment by guardian: the default on Linux.
 //!
 //! Each server's parent is a small process, the guardian, which outlives the host until everything
-//! that the server started has ended: `docs/containment.md`.
-//!
-//! ```text
-//!  Spawned ──Started──▶ Running ──MainExited──▶ Leaderless ──Gone──▶ Gone
-//!     │                    │                        │
-//!     └─ExecFailed─▶ error └──── guardian killed ───┴──▶ Lost
-//! ```
-//!
-//! *Lost* is the one end without proof: the guardian was killed, and the server had no cgroup of
-//! its own, or has left it, or the search failed. The termination names what may live; forcing the
-//! end again looks again.
+//! that the server started has ended: `docs/containment.md`. There is no proof where the guardian
+//! was killed, and the server had no cgroup of its own, or has left it, or the search failed. The
+//! termination names what may live; forcing the end again looks again.
 //!
 //! ```text
 //! probe ──── tries out which containment this machine allows
@@ -102,8 +94,8 @@ impl Plan {
         Self { grace, ..self }
     }
 
-    /// Returns the promise of this plan. In a namespace, the kernel ends all processes with init,
-    /// and init with the guardian: a cgroup would add nothing, so its absence is no fallback.
+    /// Returns the promise of this plan. In a namespace a cgroup would add nothing, so its absence
+    /// is no fallback.
     pub(crate) fn containment(&self) -> Containment {
         if self.pid_namespace {
             return Containment::new("PID namespace", Reach::Container)

@@ -124,7 +124,6 @@ impl<T: Clone> Question<T> {
         self.answer.get().cloned()
     }
 
-    /// Returns the answer, by `attempt` if there is none yet.
     fn ask(&self, attempt: impl FnOnce() -> Result<T, Failure>) -> Result<T, Why> {
         if let Some(answer) = self.known() {
             return answer;

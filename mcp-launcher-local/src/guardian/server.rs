@@ -39,10 +39,8 @@ pub(super) struct Server {
     pub(super) since: u64,
     pub(super) started: watch::Sender<Option<Started>>,
     pub(super) ending: Ending,
-    /// Its cgroup, or why there is none.
     pub(super) leaf: Result<Leaf, String>,
     pub(super) pid_namespace: bool,
-    /// The mark of its processes.
     pub(super) identity: Option<Cookie>,
     entry: Mutex<Option<Entry>>,
     containment: Containment,
@@ -52,7 +50,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Takes over a guardian that was started at `since` or a little later.
     pub(super) fn new(
         guardian: GuardianHandle,
         since: u64,
@@ -95,7 +92,6 @@ impl Server {
         self.ending.is_proven()
     }
 
-    /// Waits until the server's program runs, or could not be executed.
     pub(super) async fn started(&self) -> Option<Started> {
         let mut started = self.started.subscribe();
         tokio::select! {

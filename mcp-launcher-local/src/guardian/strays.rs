@@ -76,7 +76,6 @@ fn serve_at_once() {
     for mut search in searches {
         match are_clear {
             Ok(true) => sys::shielded(|| search.answer(Ok(Adopted::Nobody))),
-            // It meets the error again, and reports it.
             Ok(false) | Err(_) => {
                 sys::shielded(|| search.awaits(None));
                 SEARCHES.add(search);

@@ -45,7 +45,6 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Wait {
     registered: usize,
-    /// Open during the wait.
     _process: OwnedHandle,
 }
 
