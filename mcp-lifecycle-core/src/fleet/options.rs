@@ -1,6 +1,5 @@
 //! [`FleetServer`]: a server, and how a manager or a pool treats it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::RestartPolicy;
@@ -59,27 +58,12 @@ settings!(FleetOptions {
 });
 
 impl FleetOptions {
-    pub(super) fn declared(&self, server: &str, beside: bool) -> SlotSettings {
+    pub(super) fn slot(&self, demand: Demand, beside: bool) -> SlotSettings {
+        let options = self.clone();
         SlotSettings {
-            demand: Demand::Declared,
-            exclusive: false,
-            idle_ttl: None,
-            restart: self.restart.clone(),
+            demand,
             beside,
-            server: Arc::from(server),
-            max_of_server: None,
-        }
-    }
-
-    pub(super) fn on_demand(&self, server: &str) -> SlotSettings {
-        SlotSettings {
-            demand: Demand::OnDemand,
-            exclusive: self.sharing == Sharing::Exclusive,
-            idle_ttl: self.idle_ttl,
-            restart: self.restart.clone(),
-            beside: false,
-            server: Arc::from(server),
-            max_of_server: self.max_live,
+            options,
         }
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Engine, Entry, Key};
+use super::{Engine, Entry};
 use crate::client::LifecycleClient;
 use crate::fleet::restart::Time;
 use crate::fleet::slots::settings::Demand;
@@ -11,20 +11,13 @@ use crate::fleet::{KeptBy, ServerRecord, ServerState};
 use crate::terminate::EndReason;
 use crate::terminate::callback::guarded;
 
-impl<K: Key> Engine<K> {
+impl Engine {
     pub(crate) fn list(&self) -> Vec<ServerRecord> {
         let now = self.now();
         let listed: Vec<_> = {
             let state = self.state.lock();
-            let slots = state.table.slots();
-            slots
-                .filter_map(|(_, slot)| {
-                    let entry = state.table.entry(slot.id())?;
-                    let process = entry.process.as_ref();
-                    let client = process.and_then(|process| process.client());
-                    Some((record(slot, entry, client.as_deref(), now), client))
-                })
-                .collect()
+            let listed = |slot| (record(slot, now), slot.entry.client().cloned());
+            state.table.slots().map(listed).collect()
         };
         // Launcher code must not run under a lock.
         let identify = |(record, client): (ServerRecord, Option<Arc<LifecycleClient>>)| {
@@ -38,32 +31,25 @@ impl<K: Key> Engine<K> {
     }
 }
 
-fn record(
-    slot: &Slot<Arc<LifecycleClient>>,
-    entry: &Entry,
-    client: Option<&LifecycleClient>,
-    now: Time,
-) -> ServerRecord {
-    let Entry { record, process } = entry;
+fn record(slot: &Slot<Entry>, now: Time) -> ServerRecord {
+    let Entry {
+        record, process, ..
+    } = &slot.entry;
+    let client = slot.entry.client();
     let config = record.config();
     let in_flight = client.map_or(0, |client| client.in_flight());
+    let ends = client.and_then(|client| {
+        let state = client.state();
+        let reason = state.borrow().end_reason()?.0.clone();
+        Some(reason)
+    });
     ServerRecord {
         server: Arc::clone(&record.server),
         owner: Arc::clone(&record.owner),
         launcher: config.kind.launcher.to_string(),
         command: config.spec().display_command().to_string(),
         state: slot.state(),
-        kept_by: kept_by(
-            slot,
-            in_flight,
-            client.and_then(|client| {
-                let state = client.state();
-                state
-                    .borrow()
-                    .end_reason()
-                    .map(|(reason, _)| reason.clone())
-            }),
-        ),
+        kept_by: kept_by(slot, in_flight, ends),
         identity: None,
         generation: slot.generation(),
         leases: slot.leases(),
@@ -75,15 +61,11 @@ fn record(
         last_use: now.saturating_sub(slot.last_used()),
         failures: slot.failures(),
         next_attempt: slot.next().map(|at| at.saturating_sub(now)),
-        last_error: record.failure().map(|failure| failure.to_string()),
+        last_error: slot.last_error(),
     }
 }
 
-fn kept_by<G: crate::fleet::slots::effect::Liveness>(
-    slot: &Slot<G>,
-    in_flight: usize,
-    ends: Option<EndReason>,
-) -> KeptBy {
+fn kept_by(slot: &Slot<Entry>, in_flight: usize, ends: Option<EndReason>) -> KeptBy {
     if let Some(reason) = slot.retired() {
         return KeptBy::Ending(reason.clone());
     }
@@ -91,7 +73,7 @@ fn kept_by<G: crate::fleet::slots::effect::Liveness>(
         ServerState::Ending | ServerState::Unproven => {
             KeptBy::Ending(ends.unwrap_or(EndReason::ServerExited))
         }
-        _ if slot.demand() == Demand::Declared => KeptBy::Declared,
+        _ if slot.settings.demand == Demand::Declared => KeptBy::Declared,
         _ if slot.leases() > 0 => KeptBy::Leases,
         _ if slot.waiting() > 0 => KeptBy::Waiters,
         _ if in_flight > 0 => KeptBy::Calls,

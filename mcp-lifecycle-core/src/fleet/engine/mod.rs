@@ -4,7 +4,7 @@
 //! no server is signalled: orders are collected and carried out after it is released.
 
 mod abort;
-pub(crate) mod lease;
+pub(crate) mod key;
 mod list;
 mod process;
 pub(crate) mod record;
@@ -14,50 +14,37 @@ pub(crate) mod shutdown;
 mod timer;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::abort::Abortable;
-use self::lease::{Answer, Grant};
+use self::key::Key;
 use self::process::{Launched, Process};
-use self::record::Record;
+use self::record::{Failure, Record};
 use self::run::Life;
 use self::settings::Handlers;
 pub(crate) use self::settings::Settings;
 use super::journal::Journal;
 use super::restart::Time;
-use super::slots::effect::{Effect, Liveness, SlotId, WaiterId};
+use super::slots::effect::{self, Effect, SlotId, WaiterId};
 use super::slots::settings::{Demand, SlotSettings};
 use super::slots::table::Table;
 use crate::client::{LifecycleClient, ServerConfig, StartReason};
-use crate::fleet::{AcquireErrorKind, ShutdownReport};
+use crate::fleet::{AcquireErrorKind, Lease, ShutdownReport};
 use crate::launch::ServerIdentity;
 use crate::lock::Lock;
 use crate::terminate::callback::guarded;
 use crate::terminate::timing::after;
 use crate::terminate::{EndReason, TerminationPolicy};
 
-pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
-impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
-
-impl Liveness for Arc<LifecycleClient> {
-    fn is_busy(&self) -> bool {
-        self.in_flight() > 0
-    }
-
-    fn is_dead(&self) -> bool {
-        !self.is_ready()
-    }
-}
-
-pub(crate) struct Engine<K: Key> {
-    pub(crate) state: Lock<State<K>>,
+pub(crate) struct Engine {
+    pub(crate) state: Lock<State>,
     epoch: Instant,
     runtime: Option<Handle>,
     changed: watch::Sender<()>,
@@ -71,9 +58,9 @@ pub(crate) struct Engine<K: Key> {
     handlers: Option<Handlers>,
 }
 
-pub(crate) struct State<K: Key> {
-    pub(crate) table: Table<K, Arc<LifecycleClient>, Entry>,
-    waiters: HashMap<WaiterId, Answer<K>>,
+pub(crate) struct State {
+    pub(crate) table: Table<Entry>,
+    pub(crate) waiters: HashMap<WaiterId, Answer>,
     /// The time at which the timer fires; `None` if it is not set.
     timer_at: Option<Time>,
     timer_runs: bool,
@@ -81,20 +68,58 @@ pub(crate) struct State<K: Key> {
     end_by: Option<Instant>,
 }
 
+/// Answers a caller that waits for a lease.
+pub(crate) type Answer = oneshot::Sender<Result<Lease, AcquireErrorKind>>;
+
 pub(crate) struct Entry {
-    record: Arc<Record>,
+    pub(crate) key: Key,
+    pub(crate) record: Arc<Record>,
     process: Option<Arc<Process>>,
 }
 
+impl Entry {
+    pub(crate) fn client(&self) -> Option<&Arc<LifecycleClient>> {
+        self.process.as_ref()?.client.get()
+    }
+}
+
+impl effect::Entry for Entry {
+    type Key = Key;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn server(&self) -> &Arc<str> {
+        &self.record.server
+    }
+
+    fn owner(&self) -> &Arc<str> {
+        &self.record.owner
+    }
+
+    fn is_busy(&self) -> bool {
+        self.client().is_some_and(|client| client.in_flight() > 0)
+    }
+
+    fn is_dead(&self) -> bool {
+        !self.client().is_some_and(|client| client.is_ready())
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.record.failure()
+    }
+}
+
 /// An action to carry out once the lock is released.
-enum Action<K: Key> {
+enum Action {
     Start(Arc<Process>, StartReason, Abortable<Launched>),
     End(Arc<Process>, EndReason, TerminationPolicy),
     EndAgain(Arc<Process>),
-    Answer(Answer<K>, Result<Grant<K>, AcquireErrorKind>),
+    Answer(Answer, Result<Lease, AcquireErrorKind>),
 }
 
-impl<K: Key> Engine<K> {
+impl Engine {
     pub(crate) fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             state: Lock::new(State {
@@ -121,7 +146,7 @@ impl<K: Key> Engine<K> {
         self.at(Instant::now())
     }
 
-    fn at(&self, instant: Instant) -> Time {
+    pub(crate) fn at(&self, instant: Instant) -> Time {
         instant.saturating_duration_since(self.epoch)
     }
 
@@ -130,14 +155,14 @@ impl<K: Key> Engine<K> {
     }
 
     /// Changes the state and carries out the resulting orders.
-    pub(crate) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State<K>, Time) -> R) -> R {
+    pub(crate) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, Time) -> R) -> R {
         let now = self.now();
         let (result, actions) = {
             let mut state = self.state.lock();
             let result = change(&mut state, now);
             let effects = state.table.take_effects().into_iter();
             let actions: Vec<_> = effects
-                .filter_map(|effect| self.order(&mut state, effect, now))
+                .filter_map(|effect| self.order(&mut state, effect))
                 .collect();
             if let Some(at) = state.table.next_deadline() {
                 self.advance_timer(&mut state, at);
@@ -151,34 +176,28 @@ impl<K: Key> Engine<K> {
         result
     }
 
-    fn order(
-        self: &Arc<Self>,
-        state: &mut State<K>,
-        effect: Effect,
-        now: Time,
-    ) -> Option<Action<K>> {
+    fn order(self: &Arc<Self>, state: &mut State, effect: Effect) -> Option<Action> {
         match effect {
             Effect::Start { slot, generation } => {
-                let failures = state.table.slot(slot)?.failures();
-                let demand = state.table.slot(slot)?.demand();
-                let entry = state.table.entry_mut(slot)?;
-                let (process, launch) = Process::new(self, slot, generation, &entry.record);
-                entry.process = Some(Arc::clone(&process));
-                let why = match (failures, demand) {
+                let started = state.table.slot(slot)?;
+                let why = match (started.failures(), started.settings.demand) {
                     (0, Demand::Declared) => StartReason::Declared,
                     (0, Demand::OnDemand) => StartReason::Wanted,
                     (failures, _) => StartReason::Restart { failures },
                 };
+                let entry = state.table.entry_mut(slot)?;
+                let (process, launch) = Process::new(self, slot, generation, entry);
+                entry.process = Some(Arc::clone(&process));
                 Some(Action::Start(process, why, launch))
             }
             Effect::End { slot, reason } => {
-                let entry = state.table.entry(slot)?;
+                let entry = &state.table.slot(slot)?.entry;
                 let policy = self.policy(&entry.record, &reason, state.end_by);
                 let process = Arc::clone(entry.process.as_ref()?);
                 Some(Action::End(process, reason, policy))
             }
             Effect::EndAgain { slot } => {
-                let process = state.table.entry(slot)?.process.as_ref()?;
+                let process = state.table.slot(slot)?.entry.process.as_ref()?;
                 Some(Action::EndAgain(Arc::clone(process)))
             }
             Effect::Grant {
@@ -187,18 +206,17 @@ impl<K: Key> Engine<K> {
                 generation,
             } => {
                 let answer = state.waiters.remove(&waiter)?;
-                let grant = self.grant(state, slot, generation)?;
-                Some(Action::Answer(answer, Ok(grant)))
+                let lease = Lease::new(self, state.table.slot(slot)?, generation)?;
+                Some(Action::Answer(answer, Ok(lease)))
             }
             Effect::Refuse { waiter, refusal } => {
                 let answer = state.waiters.remove(&waiter)?;
-                let refused = self.refused(state, &answer.record, refusal, now);
-                Some(Action::Answer(answer, Err(refused)))
+                Some(Action::Answer(answer, Err(refusal)))
             }
         }
     }
 
-    fn perform(self: &Arc<Self>, action: Action<K>) {
+    fn perform(self: &Arc<Self>, action: Action) {
         match action {
             Action::Start(process, why, launch) => {
                 self.spawn(Life::new(Arc::clone(self), process).live(why, launch));
@@ -216,8 +234,8 @@ impl<K: Key> Engine<K> {
                     false => process.again.notify_one(),
                 }
             }
-            // If the waiter is gone, dropping the grant returns the lease.
-            Action::Answer(answer, result) => drop(answer.sender.send(result)),
+            // If the waiter is gone, dropping the lease returns it.
+            Action::Answer(answer, result) => drop(answer.send(result)),
         }
     }
 
@@ -230,7 +248,7 @@ impl<K: Key> Engine<K> {
     }
 
     /// Waits until `check` returns a value. It is called after every change.
-    pub(crate) async fn wait_for<T>(&self, mut check: impl FnMut(&mut State<K>) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, mut check: impl FnMut(&mut State) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         loop {
             changed.borrow_and_update();
@@ -248,7 +266,7 @@ impl<K: Key> Engine<K> {
     pub(crate) fn write_off(&self, identity: &ServerIdentity) -> bool {
         let process = self.processes().into_iter().find(|process| {
             let unproven = process.state.lock().unproven;
-            let client = process.client().filter(|_| unproven);
+            let client = process.client.get().filter(|_| unproven);
             client.is_some_and(|client| client.identity() == *identity)
         });
         process
@@ -258,9 +276,10 @@ impl<K: Key> Engine<K> {
 
     fn processes(&self) -> Vec<Arc<Process>> {
         let state = self.state.lock();
-        let entries = state.table.entries();
-        let processes = entries.filter_map(|entry| entry.process.clone());
-        processes.collect()
+        let slots = state.table.slots();
+        slots
+            .filter_map(|slot| slot.entry.process.clone())
+            .collect()
     }
 
     /// Shuts down when `end` completes. Keeps no engine alive meanwhile.
@@ -313,21 +332,25 @@ impl<K: Key> Engine<K> {
     }
 }
 
-impl<K: Key> State<K> {
+impl State {
     pub(crate) fn record(&self, slot: SlotId) -> Option<Arc<Record>> {
-        Some(Arc::clone(&self.table.entry(slot)?.record))
+        Some(Arc::clone(&self.table.slot(slot)?.entry.record))
     }
 
     pub(crate) fn insert(
         &mut self,
-        key: K,
+        key: Key,
         settings: SlotSettings,
         record: Arc<Record>,
         now: Time,
     ) -> SlotId {
         let process = None;
-        let entry = Entry { record, process };
-        self.table.insert(key, entry, settings, now)
+        let entry = Entry {
+            key,
+            record,
+            process,
+        };
+        self.table.insert(entry, settings, now)
     }
 
     pub(crate) fn configure(
@@ -337,15 +360,9 @@ impl<K: Key> State<K> {
         config: Arc<ServerConfig>,
     ) {
         self.table.configure(slot, settings);
-        if let Some(entry) = self.table.entry(slot) {
-            entry.record.inner.lock().config = config;
+        if let Some(slot) = self.table.slot(slot) {
+            slot.entry.record.inner.lock().config = config;
         }
-    }
-
-    pub(crate) fn is_live(&self, slot: SlotId) -> bool {
-        self.table
-            .slot(slot)
-            .is_some_and(crate::fleet::slots::slot::Slot::is_live)
     }
 }
 

@@ -1,13 +1,13 @@
 //! A process as the engine and its task share it: its start, end and kill.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::abort::{AbortHandle, Abortable, abortable};
 use super::record::Record;
-use super::{Engine, Key};
+use super::{Engine, Entry};
 use crate::client::event::Observed;
 use crate::client::start::StartAttempt;
 use crate::client::{LifecycleClient, ServerObserver, StartError};
@@ -30,12 +30,13 @@ pub(super) struct Process {
     /// Notified when the proof is to be given up.
     pub(super) write_off: Notify,
     launch: AbortHandle<Launched>,
+    /// Set under the lock of `state`.
+    pub(super) client: OnceLock<Arc<LifecycleClient>>,
     pub(super) state: Lock<State>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) client: Option<Arc<LifecycleClient>>,
     pub(super) asked: Option<(EndReason, TerminationPolicy)>,
     killed: bool,
     /// `true` since the first end without proof.
@@ -46,11 +47,11 @@ pub(super) struct State {
 
 impl Process {
     /// Creates a process, and the launch that its task is to run.
-    pub(super) fn new<K: Key>(
-        engine: &Arc<Engine<K>>,
+    pub(super) fn new(
+        engine: &Arc<Engine>,
         slot: SlotId,
         generation: Generation,
-        record: &Arc<Record>,
+        Entry { key, record, .. }: &Entry,
     ) -> (Arc<Self>, Abortable<Launched>) {
         record.inner.lock().outcome = None;
         let observed = Observed {
@@ -61,12 +62,12 @@ impl Process {
             managed: true,
         };
         let of_client = observed.clone();
-        let (engine, server) = (Arc::clone(engine), Arc::clone(record));
+        let (engine, key, server) = (Arc::clone(engine), key.clone(), Arc::clone(record));
         let (launch, launching) = abortable(Arc::clone(&record.server), async move {
             // The start-up clock begins when the task first runs.
             let mut client = LifecycleClient::builder((*server.config()).clone());
             if let Some(handlers) = &engine.handlers {
-                let make = || handlers(&server);
+                let make = || handlers(key.scope(), &server.server);
                 match guarded("the maker of handlers", &server.server, make) {
                     Some(handler) => client.handler = handler,
                     None => return Err(StartAttempt::new(client).without_handler()),
@@ -88,28 +89,23 @@ impl Process {
             again: Notify::new(),
             write_off: Notify::new(),
             launch,
+            client: OnceLock::new(),
             state: Lock::default(),
         };
         (Arc::new(process), launching)
     }
 
-    pub(super) fn client(&self) -> Option<Arc<LifecycleClient>> {
-        self.state.lock().client.clone()
-    }
-
+    /// Returns the reason of its end, if one was requested.
     pub(super) fn asked(&self) -> Option<EndReason> {
-        self.state
-            .lock()
-            .asked
-            .as_ref()
-            .map(|(reason, _)| reason.clone())
+        let state = self.state.lock();
+        state.asked.as_ref().map(|(reason, _)| reason.clone())
     }
 
     /// Takes the client, and carries out requests that arrived during the launch.
     pub(super) fn launched(&self, client: &Arc<LifecycleClient>) {
         let (asked, killed) = {
-            let mut state = self.state.lock();
-            state.client = Some(Arc::clone(client));
+            let state = self.state.lock();
+            let _ = self.client.set(Arc::clone(client));
             (state.asked.clone(), state.killed)
         };
         if killed {
@@ -128,7 +124,7 @@ impl Process {
                 return;
             }
             state.asked = Some((reason.clone(), policy.clone()));
-            state.client.clone()
+            self.client.get()
         };
         match client {
             Some(client) => client.begin_shutdown(reason, policy),
@@ -141,7 +137,7 @@ impl Process {
         let client = {
             let mut state = self.state.lock();
             state.killed = true;
-            state.client.clone()
+            self.client.get()
         };
         self.launch.abort();
         if let Some(client) = client {

@@ -5,27 +5,26 @@ use std::sync::Arc;
 use super::abort::Abortable;
 use super::process::{Launched, Process};
 use super::record::Failure;
-use super::{Engine, Key, entropy};
+use super::{Engine, entropy};
 use crate::client::{
     ClientState, EndResult, Era, LifecycleClient, ServerEventKind, StartError, StartReason,
 };
-use crate::fleet::slots::effect::End;
 use crate::launch::ExitStatus;
 use crate::terminate::callback::guarded_async;
 use crate::terminate::{EndReason, TerminationOutcome, TerminationPolicy};
 
 /// The task of one process. If dropped early, as when its runtime ends, it leaves a killed server
 /// and a record of that.
-pub(super) struct Life<K: Key> {
-    engine: Arc<Engine<K>>,
+pub(super) struct Life {
+    engine: Arc<Engine>,
     process: Arc<Process>,
     /// `true` once its end was reported.
     told: bool,
     over: bool,
 }
 
-impl<K: Key> Life<K> {
-    pub(super) fn new(engine: Arc<Engine<K>>, process: Arc<Process>) -> Self {
+impl Life {
+    pub(super) fn new(engine: Arc<Engine>, process: Arc<Process>) -> Self {
         Self {
             engine,
             process,
@@ -96,11 +95,8 @@ impl<K: Key> Life<K> {
             era,
             took: self.process.begun.elapsed(),
         });
-        self.engine.change(|state, now| {
-            state
-                .table
-                .started(slot, generation, Arc::clone(client), now);
-        });
+        self.engine
+            .change(|state, now| state.table.started(slot, generation, now));
         let mut states = client.state();
         let reason = match states.wait_for(ClientState::is_ending).await.as_deref() {
             Ok(state) => state.end_reason().map(|(reason, _)| reason.clone()),
@@ -135,7 +131,7 @@ impl<K: Key> Life<K> {
     }
 
     async fn end_now(&mut self, reason: EndReason) {
-        let Some(client) = self.process.client() else {
+        let Some(client) = self.process.client.get().cloned() else {
             return self.over(reason, EndResult::NeverLaunched);
         };
         let policy = TerminationPolicy::immediate();
@@ -188,35 +184,29 @@ impl<K: Key> Life<K> {
     }
 
     fn account(&self, proven: bool) {
-        let slot = self.process.slot;
+        let Process {
+            slot, generation, ..
+        } = *self.process;
         self.process.state.lock().unproven = !proven;
         self.engine.change(|state, now| {
             if let Some(entry) = state.table.entry_mut(slot).filter(|_| proven) {
                 entry.process = None;
             }
-            let end = End {
-                generation: self.process.generation,
-                proven,
-                entropy: entropy(),
-            };
-            state.table.ended(slot, end, now);
+            let table = &mut state.table;
+            table.ended(slot, generation, proven, entropy(), now);
         });
     }
 }
 
-impl<K: Key> Drop for Life<K> {
+impl Drop for Life {
     fn drop(&mut self) {
         if self.over {
             return;
         }
         let reason = self.process.asked().unwrap_or(EndReason::OwnerDropped);
         self.tell_end(reason, EndResult::RuntimeLost);
-        let launched = {
-            let mut state = self.process.state.lock();
-            state.orphaned = true;
-            state.client.is_some()
-        };
+        self.process.state.lock().orphaned = true;
         // Killed by its client without proof, or a dropped launch.
-        self.account(!launched);
+        self.account(self.process.client.get().is_none());
     }
 }

@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use rmcp::service::{DynService, RoleClient};
 
-use super::record::Record;
 use crate::client::ServerObserver;
 use crate::fleet::slots::settings::Limits;
 use crate::launch::macros::debug_fields;
@@ -42,5 +41,5 @@ debug_fields!(
     }
 );
 
-/// Creates the handler of a server's process.
-pub(crate) type Handlers = Box<dyn Fn(&Record) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
+/// Creates the handler of a process, by its scope and its server.
+pub(crate) type Handlers = Box<dyn Fn(&str, &str) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::Engine;
 use super::record::Record;
-use super::{Engine, Key};
 use crate::client::EndResult;
 use crate::fleet::slots::effect::SlotId;
 use crate::fleet::{ServerEnd, ShutdownReport};
@@ -15,7 +15,7 @@ use crate::launch::ServerIdentity;
 use crate::terminate::timing::{PROOF_RESERVE, after};
 use crate::terminate::{EndReason, TerminateError, TerminateErrorContext, TerminationPolicy};
 
-impl<K: Key> Engine<K> {
+impl Engine {
     /// Ends all servers and refuses new ones. Concurrent calls share one run with the first
     /// deadline; it continues without its callers.
     pub(crate) async fn close(self: &Arc<Self>, within: Duration) -> ShutdownReport {
@@ -73,8 +73,8 @@ impl<K: Key> Engine<K> {
 
     fn live(&self) -> Vec<(SlotId, Arc<Record>)> {
         let state = self.state.lock();
-        let live = state.table.slots().filter(|(_, slot)| slot.is_live());
-        live.filter_map(|(_, slot)| Some((slot.id(), state.record(slot.id())?)))
+        let live = state.table.slots().filter(|slot| slot.is_live());
+        live.map(|slot| (slot.id, Arc::clone(&slot.entry.record)))
             .collect()
     }
 
@@ -108,9 +108,8 @@ impl<K: Key> Engine<K> {
     ) -> Result<EndResult, TerminateError> {
         let client = {
             let state = self.state.lock();
-            let live = state.table.slot(slot).is_some_and(|slot| slot.is_live());
-            let process = state.table.entry(slot).and_then(|e| e.process.as_ref());
-            live.then(|| process.and_then(|process| process.client()))
+            let live = state.table.slot(slot).filter(|slot| slot.is_live());
+            live.map(|slot| slot.entry.client().cloned())
         };
         match (client, record.outcome()) {
             (_, Some(Ok(report))) => Ok(EndResult::Proven(report)),

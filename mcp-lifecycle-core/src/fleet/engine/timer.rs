@@ -3,11 +3,11 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::time::sleep_until;
 
-use super::{Engine, Key, State};
+use super::{Engine, State};
 use crate::fleet::restart::Time;
 
-impl<K: Key> Engine<K> {
-    pub(super) fn advance_timer(self: &Arc<Self>, state: &mut State<K>, at: Time) {
+impl Engine {
+    pub(crate) fn advance_timer(self: &Arc<Self>, state: &mut State, at: Time) {
         if state.timer_at.is_some_and(|set| set <= at) {
             return;
         }
@@ -22,7 +22,7 @@ impl<K: Key> Engine<K> {
 }
 
 /// Runs the timer. Holds no engine while it sleeps.
-async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, timer: Arc<tokio::sync::Notify>) {
+async fn run(engine: std::sync::Weak<Engine>, timer: Arc<tokio::sync::Notify>) {
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else {
@@ -56,7 +56,7 @@ async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, timer: Arc<tokio::sync:
     }
 }
 
-impl<K: Key> Drop for Engine<K> {
+impl Drop for Engine {
     fn drop(&mut self) {
         self.timer.notify_one();
     }

@@ -9,9 +9,11 @@ use super::declared::{Declared, Server};
 use super::settled::{ended, started, succeed};
 use crate::client::ServerConfig;
 use crate::fleet::engine::State;
+use crate::fleet::engine::key::Key;
 use crate::fleet::engine::record::Record;
 use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::SlotId;
+use crate::fleet::slots::settings::Demand;
 use crate::fleet::{
     FleetOptions, FleetServer, RefreshError, RefreshErrorKind, RefreshReport, Replacement,
     ServerManager, ServerOutcome, ServerState, StartOutcome,
@@ -137,7 +139,7 @@ fn declare(
 
 /// The declared set during a change, under both locks.
 struct Set<'a> {
-    state: &'a mut State<Name>,
+    state: &'a mut State,
     declared: &'a mut Declared,
     owner: &'a Name,
     now: Time,
@@ -183,7 +185,7 @@ impl Set<'_> {
                 server.slot
             }
         };
-        let settings = options.declared(name, beside);
+        let settings = options.slot(Demand::Declared, beside);
         self.state.configure(slot, settings, config);
         self.state.table.end_again(slot);
         if let Some(record) = self.state.record(slot) {
@@ -198,7 +200,7 @@ impl Set<'_> {
     /// Adds a server, which starts once its predecessor is proven gone.
     fn put(&mut self, name: &Name, config: Arc<ServerConfig>, options: &FleetOptions) -> Change {
         let ends = self.declared.current(name).and_then(|(old, _)| {
-            let was_live = self.state.is_live(old);
+            let was_live = self.state.table.is_live(old);
             let end = self.retire(old, &EndReason::ConfigChanged);
             end.filter(|_| was_live)
         });
@@ -244,7 +246,8 @@ impl Set<'_> {
         beside: bool,
     ) -> (SlotId, Arc<Record>) {
         let record = Record::new(Arc::clone(self.owner), Arc::clone(config));
-        let (key, settings) = (Arc::clone(name), options.declared(name, beside));
+        let key = Key::Declared(Arc::clone(name));
+        let settings = options.slot(Demand::Declared, beside);
         let slot = self
             .state
             .insert(key, settings, Arc::clone(&record), self.now);

@@ -56,7 +56,7 @@ pub enum Replacement {
 /// progress. A shutdown in progress continues instead. Prefer [`shutdown`](Self::shutdown), or tie
 /// the manager to its owner's end.
 pub struct ServerManager {
-    pub(super) engine: Arc<Engine<Arc<str>>>,
+    pub(super) engine: Arc<Engine>,
     pub(super) declared: Arc<Lock<Declared>>,
     pub(super) replacement: Replacement,
 }
@@ -108,9 +108,9 @@ impl ServerManager {
         true
     }
 
-    fn peer(&self, state: &State<Arc<str>>, name: &str) -> Option<LifecyclePeer> {
+    fn peer(&self, state: &State, name: &str) -> Option<LifecyclePeer> {
         let (slot, config) = self.declared.lock().current(name)?;
-        let peer = state.table.slot(slot)?.gauge()?.peer().clone();
+        let peer = state.table.slot(slot)?.entry.client()?.peer().clone();
         let peer = peer.call_options(config.call_options.clone());
         peer.is_ready().then_some(peer)
     }
@@ -161,7 +161,7 @@ impl ServerManagerBuilder {
         mut self,
         make: impl Fn(&str) -> H + Send + Sync + 'static,
     ) -> Self {
-        self.engine.handlers = Some(Box::new(move |record| Arc::new(make(&record.server))));
+        self.engine.handlers = Some(Box::new(move |_, server| Arc::new(make(server))));
         self
     }
 

@@ -47,7 +47,7 @@ enum Settled {
 }
 
 /// Returns the outcome of a start, once it is decided.
-fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
+fn settled(state: &State, id: SlotId) -> Option<Settled> {
     let Some(slot) = state.table.slot(id) else {
         return Some(Settled::Gone);
     };
@@ -60,9 +60,9 @@ fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
             Some(Settled::Failed)
         }
         ServerState::Queued => {
-            let key = state.table.key(id)?;
-            let mut others = state.table.slots().filter(|(other, _)| *other == key);
-            let stuck = others.any(|(_, other)| other.state() == ServerState::Unproven);
+            let key = &slot.entry.key;
+            let mut others = state.table.slots().filter(|other| other.entry.key == *key);
+            let stuck = others.any(|other| other.state() == ServerState::Unproven);
             stuck.then_some(Settled::Blocked)
         }
         ServerState::Starting | ServerState::Ending => None,
@@ -109,7 +109,7 @@ pub(super) async fn ended(
     record: &Record,
     begun: Instant,
 ) -> Result<EndResult, TerminateError> {
-    let over = |state: &mut State<Name>| match state.table.slot(slot) {
+    let over = |state: &mut State| match state.table.slot(slot) {
         None => Some(()),
         Some(slot) => (slot.state() == ServerState::Unproven).then_some(()),
     };

@@ -1,17 +1,17 @@
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::ServerConfig;
+use crate::fleet::engine::key::{Key, PoolKey};
 use crate::fleet::engine::record::Record;
 use crate::fleet::engine::{Engine, State};
 use crate::fleet::slots::effect::SlotId;
+use crate::fleet::slots::settings::Demand;
 use crate::fleet::{
-    AcquireError, AcquireErrorKind, AcquireOptions, FleetServer, Lease, Sharing, ShutdownError,
+    AcquireError, AcquireErrorKind, AcquireOptions, FleetServer, Lease, ShutdownError,
     ShutdownReport,
 };
 use crate::terminate::EndReason;
@@ -29,7 +29,7 @@ pub struct Scope {
 }
 
 pub(super) struct ScopeInner {
-    engine: Arc<Engine<PoolKey>>,
+    engine: Arc<Engine>,
     name: Arc<str>,
     owner: Arc<str>,
     /// Changed under the engine's lock only.
@@ -79,23 +79,23 @@ impl Scope {
             config,
             options: rules,
         } = server.into();
-        let key = PoolKey {
+        let key = Key::Pooled(PoolKey {
             scope: Arc::clone(&inner.name),
             identity: options.identity.clone(),
             sharing: rules.sharing,
             config: config.clone(),
-        };
+        });
         let make = || {
             if inner.ended.load(Ordering::Relaxed) {
                 return Err(AcquireErrorKind::Retired(EndReason::ScopeEnded));
             }
             let record = Record::new(Arc::clone(&inner.owner), Arc::new(config.clone()));
-            Ok((rules.on_demand(config.name()), record))
+            Ok((rules.slot(Demand::OnDemand, false), record))
         };
         match inner.engine.acquire(&key, make, options.timeout).await {
-            Ok(mut grant) => {
-                grant.peer = grant.peer.clone().call_options(config.call_options.clone());
-                Ok(Lease::new(grant))
+            Ok(mut lease) => {
+                lease.peer = lease.peer.clone().call_options(config.call_options.clone());
+                Ok(lease)
             }
             Err(kind) => Err(AcquireError::new(config.name(), &inner.owner, kind)),
         }
@@ -112,9 +112,9 @@ impl Scope {
         let begun = Instant::now();
         let inner = &*self.inner;
         let ends = inner.retire();
-        let left = |state: &mut State<PoolKey>| {
+        let left = |state: &mut State| {
             ends.iter()
-                .all(|(slot, _)| !state.is_live(*slot))
+                .all(|(slot, _)| !state.table.is_live(*slot))
                 .then_some(())
         };
         let _ = timeout_at(after(begun, within), inner.engine.wait_for(left)).await;
@@ -123,7 +123,7 @@ impl Scope {
 }
 
 impl ScopeInner {
-    pub(super) fn new(engine: Arc<Engine<PoolKey>>, name: Arc<str>, owner: Arc<str>) -> Arc<Self> {
+    pub(super) fn new(engine: Arc<Engine>, name: Arc<str>, owner: Arc<str>) -> Arc<Self> {
         Arc::new(Self {
             engine,
             name,
@@ -140,20 +140,16 @@ impl ScopeInner {
     fn retire(&self) -> Vec<(SlotId, Arc<Record>)> {
         self.engine.change(|state, now| {
             self.ended.store(true, Ordering::Relaxed);
-            let mine = |key: &PoolKey| key.scope == self.name;
-            let slots = state.table.slots().filter(|(key, _)| mine(key));
-            let ids: Vec<_> = slots.map(|(_, slot)| (slot.id(), slot.is_live())).collect();
-            let mut live = Vec::new();
-            for (id, is_live) in ids {
-                live.extend(
-                    state
-                        .record(id)
-                        .filter(|_| is_live)
-                        .map(|record| (id, record)),
-                );
-                state.table.retire(id, &EndReason::ScopeEnded, now);
+            let slots = state.table.slots();
+            let mine: Vec<_> = slots
+                .filter(|slot| slot.entry.key.scope() == &*self.name)
+                .map(|slot| (slot.id, Arc::clone(&slot.entry.record), slot.is_live()))
+                .collect();
+            for (id, ..) in &mine {
+                state.table.retire(*id, &EndReason::ScopeEnded, now);
             }
-            live
+            let live = mine.into_iter().filter(|(.., is_live)| *is_live);
+            live.map(|(id, record, _)| (id, record)).collect()
         })
     }
 }
@@ -171,44 +167,8 @@ pub(super) fn owner(pool: &str, scope: &str) -> Arc<str> {
     Arc::from(format!("{pool}/{scope}"))
 }
 
-/// Returns the scope of an [`owner`]; empty for the pool itself.
-pub(super) fn of_owner<'a>(pool: &str, owner: &'a str) -> &'a str {
-    let scope = owner.strip_prefix(pool);
-    scope
-        .and_then(|scope| scope.strip_prefix('/'))
-        .unwrap_or("")
-}
-
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Scope").field(&self.inner.owner).finish()
-    }
-}
-
-/// Equal keys share a process. Compared by value, not by hash.
-#[derive(Clone)]
-pub(super) struct PoolKey {
-    pub(super) scope: Arc<str>,
-    pub(super) identity: Option<Arc<str>>,
-    pub(super) sharing: Sharing,
-    pub(super) config: ServerConfig,
-}
-
-impl PartialEq for PoolKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.scope == other.scope
-            && self.identity == other.identity
-            && self.sharing == other.sharing
-            && self.config.same_process(&other.config)
-    }
-}
-
-impl Eq for PoolKey {}
-
-impl Hash for PoolKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.scope.hash(state);
-        self.identity.hash(state);
-        self.config.spec().hash(state);
     }
 }

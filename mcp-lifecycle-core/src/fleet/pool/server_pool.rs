@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmcp::service::{RoleClient, Service};
 
-use super::scope::{self, PoolKey, ScopeInner};
+use super::scope::{self, ScopeInner};
 use crate::client::ServerObserver;
 use crate::fleet::engine::{Engine, Settings};
 use crate::fleet::owner::{builder, owner};
@@ -22,7 +22,7 @@ use crate::lock::Lock;
 /// Dropping the pool kills every server synchronously, in any context, leased or not. Prefer
 /// [`shutdown`](Self::shutdown), or tie the pool to its owner's end.
 pub struct ServerPool {
-    pub(super) engine: Arc<Engine<PoolKey>>,
+    pub(super) engine: Arc<Engine>,
     pub(super) scopes: Lock<HashMap<Arc<str>, Weak<ScopeInner>>>,
     pub(super) root: Scope,
 }
@@ -105,11 +105,7 @@ impl ServerPoolBuilder {
         mut self,
         make: impl Fn(&str, &str) -> H + Send + Sync + 'static,
     ) -> Self {
-        let pool = Arc::clone(&self.engine.owner);
-        self.engine.handlers = Some(Box::new(move |record| {
-            let scope = scope::of_owner(&pool, &record.owner);
-            Arc::new(make(scope, &record.server))
-        }));
+        self.engine.handlers = Some(Box::new(move |scope, server| Arc::new(make(scope, server))));
         self
     }
 

@@ -1,14 +1,13 @@
 //! Chooses the slots to start and the slots to evict for them.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
 use std::sync::Arc;
 
-use super::effect::{Liveness, Refusal, SlotId};
+use super::effect::{Entry, SlotId};
 use super::settings::Demand;
 use super::slot::Slot;
 use super::table::Table;
-use crate::fleet::ServerState;
+use crate::fleet::{AcquireErrorKind, ServerState};
 use crate::terminate::EndReason;
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -24,10 +23,10 @@ struct Count {
 enum Room {
     Here,
     Soon,
-    Never(Refusal),
+    Never(AcquireErrorKind),
 }
 
-impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
+impl<E: Entry> Table<E> {
     /// Starts slots in the order of the queue, as far as possible.
     pub(super) fn start_ready(&mut self) {
         if self.queue.is_empty() {
@@ -37,9 +36,8 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         let mut of_server: HashMap<Arc<str>, Count> = HashMap::new();
         let mut starting = 0;
         for slot in self.slots.values() {
-            let server = of_server
-                .entry(Arc::clone(&slot.settings.server))
-                .or_default();
+            let server = Arc::clone(slot.entry.server());
+            let server = of_server.entry(server).or_default();
             for count in [&mut all, server] {
                 count.live += usize::from(slot.is_live());
                 count.leaving += usize::from(slot.state() == ServerState::Ending);
@@ -56,7 +54,7 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
                 slot.queued = false;
                 continue;
             }
-            let server = Arc::clone(&slot.settings.server);
+            let server = Arc::clone(slot.entry.server());
             let server = of_server.entry(server).or_default();
             let room = match self.blocked_by_key(id) {
                 Some(room) => room,
@@ -87,24 +85,25 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
 
     /// Removes a slot that nothing needs after it lost its waiters.
     fn remove_if_void(&mut self, id: SlotId) {
-        let void = |slot: &Slot<G>| slot.is_forgettable(slot.last_used());
+        let void = |slot: &Slot<E>| slot.is_forgettable(slot.last_used());
         if self.slots.get(&id).is_some_and(void) {
             self.remove(id);
         }
     }
 
     fn blocked_by_key(&self, id: SlotId) -> Option<Room> {
-        if self.slots.get(&id)?.settings.beside {
+        let slot = self.slots.get(&id)?;
+        if slot.settings.beside {
             return None;
         }
-        let others = self.by_key.get(self.key(id)?)?;
+        let others = self.by_key.get(slot.entry.key())?;
         let live = others
             .iter()
             .filter(|other| **other != id)
             .filter_map(|other| self.slots.get(other))
             .find(|other| other.is_live())?;
         Some(match live.state() {
-            ServerState::Unproven => Room::Never(Refusal::Uncertain),
+            ServerState::Unproven => Room::Never(AcquireErrorKind::Unproven(live.last_error())),
             _ => Room::Soon,
         })
     }
@@ -113,9 +112,10 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         let Some(slot) = self.slots.get(&id) else {
             return Room::Soon;
         };
-        let name = Arc::clone(&slot.settings.server);
-        let of_server = slot.settings.max_of_server;
-        let within = |slot: &Slot<G>| slot.settings.server == name;
+        let name = Arc::clone(slot.entry.server());
+        let on_demand = slot.settings.demand == Demand::OnDemand;
+        let of_server = slot.settings.options.max_live.filter(|_| on_demand);
+        let within = |slot: &Slot<E>| *slot.entry.server() == name;
         let mut soon = false;
         if let Some(limit) = of_server
             && server.live >= limit
@@ -143,7 +143,7 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         if soon { Room::Soon } else { Room::Here }
     }
 
-    fn evict(&mut self, within: impl Fn(&Slot<G>) -> bool) -> bool {
+    fn evict(&mut self, within: impl Fn(&Slot<E>) -> bool) -> bool {
         let idle = self
             .slots
             .values_mut()
@@ -155,16 +155,16 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         true
     }
 
-    fn capacity(&self, limit: usize, server: Option<&Arc<str>>) -> Refusal {
-        let counted = |slot: &&Slot<G>| {
-            slot.is_live() && server.is_none_or(|server| slot.settings.server == *server)
+    fn capacity(&self, limit: usize, server: Option<&Arc<str>>) -> AcquireErrorKind {
+        let counted = |slot: &&Slot<E>| {
+            slot.is_live() && server.is_none_or(|server| slot.entry.server() == server)
         };
-        let mut holders: Vec<_> = self.slots.values().filter(counted).map(|s| s.id).collect();
-        holders.sort_unstable();
-        Refusal::Capacity {
+        let mut holders: Vec<_> = self.slots.values().filter(counted).collect();
+        holders.sort_unstable_by_key(|slot| slot.id);
+        AcquireErrorKind::Capacity {
             limit,
             of_server: server.is_some(),
-            holders,
+            holders: holders.into_iter().map(Slot::holder).collect(),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Inputs and orders of the table.
 
-use crate::fleet::restart::Time;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::fleet::AcquireErrorKind;
+use crate::fleet::engine::record::Failure;
 use crate::terminate::EndReason;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,35 +16,28 @@ pub(crate) struct WaiterId(pub(super) u64);
 /// Number of a process among those of its slot.
 pub(crate) type Generation = u64;
 
-/// The end of a slot's process, or of its start.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct End {
-    pub(crate) generation: Generation,
-    pub(crate) proven: bool,
-    /// Spreads the retries of servers that failed together.
-    pub(crate) entropy: u64,
-}
-
-pub(crate) trait Liveness: Clone {
+/// The server of a slot. Only *busy* and *dead* change without an event.
+pub(crate) trait Entry {
+    type Key: Clone + Eq + Hash;
+    fn key(&self) -> &Self::Key;
+    fn server(&self) -> &Arc<str>;
+    fn owner(&self) -> &Arc<str>;
     fn is_busy(&self) -> bool;
     fn is_dead(&self) -> bool;
+    /// The last failure.
+    fn failure(&self) -> Option<Failure>;
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Effect {
     Start {
         slot: SlotId,
         generation: Generation,
     },
     /// End its process, or its start.
-    End {
-        slot: SlotId,
-        reason: EndReason,
-    },
+    End { slot: SlotId, reason: EndReason },
     /// Retry an end that was not proven.
-    EndAgain {
-        slot: SlotId,
-    },
+    EndAgain { slot: SlotId },
     Grant {
         waiter: WaiterId,
         slot: SlotId,
@@ -48,31 +45,6 @@ pub(crate) enum Effect {
     },
     Refuse {
         waiter: WaiterId,
-        refusal: Refusal,
-    },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    Closed,
-    Retired(EndReason),
-    /// The start failed; the engine has the reason.
-    StartFailed,
-    /// The server failed recently, and this restart time is after the deadline.
-    Backoff {
-        until: Time,
-        failures: u32,
-    },
-    /// The server failed too often; it may restart at this time, if ever.
-    Exhausted {
-        until: Option<Time>,
-        failures: u32,
-    },
-    Uncertain,
-    /// A limit was reached; these slots hold it.
-    Capacity {
-        limit: usize,
-        of_server: bool,
-        holders: Vec<SlotId>,
+        refusal: AcquireErrorKind,
     },
 }

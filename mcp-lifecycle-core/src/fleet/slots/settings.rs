@@ -1,7 +1,4 @@
-use std::sync::Arc;
-use std::time::Duration;
-
-use crate::fleet::RestartPolicy;
+use crate::fleet::FleetOptions;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Demand {
@@ -13,14 +10,10 @@ pub(crate) enum Demand {
 #[derive(Debug, Clone)]
 pub(crate) struct SlotSettings {
     pub(crate) demand: Demand,
-    pub(crate) exclusive: bool,
-    pub(crate) idle_ttl: Option<Duration>,
-    pub(crate) restart: RestartPolicy,
     /// Starts without waiting for other slots of its key.
     pub(crate) beside: bool,
-    /// The server's name, for the limit of one server.
-    pub(crate) server: Arc<str>,
-    pub(crate) max_of_server: Option<usize>,
+    /// For a declared server, only its rules of restarts apply.
+    pub(crate) options: FleetOptions,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -5,19 +5,21 @@ use std::collections::VecDeque;
 
 use self::tick::end_again_after;
 use self::wait::Waiter;
-use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId};
+use super::effect::{Effect, Entry, Generation, SlotId};
 use super::settings::{Demand, SlotSettings};
 use crate::fleet::ServerState::{
     self, Backoff, Ending, Exhausted, Queued, Ready, Starting, Unproven,
 };
 use crate::fleet::restart::{Restarts, Time, Verdict};
+use crate::fleet::{AcquireErrorKind, Sharing};
 use crate::terminate::EndReason;
 
 /// One slot. Its methods are the events in its life.
 #[derive(Debug)]
-pub(crate) struct Slot<G> {
-    pub(in crate::fleet::slots) id: SlotId,
-    pub(in crate::fleet::slots) settings: SlotSettings,
+pub(crate) struct Slot<E> {
+    pub(crate) id: SlotId,
+    pub(crate) entry: E,
+    pub(crate) settings: SlotSettings,
     state: ServerState,
     /// When an unproven end is retried, or a failed server may start again, if ever.
     next: Option<Time>,
@@ -26,7 +28,6 @@ pub(crate) struct Slot<G> {
     retired: Option<EndReason>,
     leases: usize,
     waiters: VecDeque<Waiter>,
-    gauge: Option<G>,
     idle_since: Time,
     last_used: Time,
     /// The time when the process of this generation became ready, if it did.
@@ -36,11 +37,17 @@ pub(crate) struct Slot<G> {
     pub(in crate::fleet::slots) queued: bool,
 }
 
-impl<G: Liveness> Slot<G> {
-    pub(in crate::fleet::slots) fn new(id: SlotId, settings: SlotSettings, now: Time) -> Self {
+impl<E: Entry> Slot<E> {
+    pub(in crate::fleet::slots) fn new(
+        id: SlotId,
+        entry: E,
+        settings: SlotSettings,
+        now: Time,
+    ) -> Self {
         Self {
             id,
-            restarts: Restarts::new(settings.restart.clone()),
+            entry,
+            restarts: Restarts::new(settings.options.restart.clone()),
             settings,
             state: Queued,
             next: None,
@@ -48,7 +55,6 @@ impl<G: Liveness> Slot<G> {
             retired: None,
             leases: 0,
             waiters: VecDeque::new(),
-            gauge: None,
             idle_since: now,
             last_used: now,
             was_ready: None,
@@ -56,14 +62,6 @@ impl<G: Liveness> Slot<G> {
             unproven: 0,
             queued: false,
         }
-    }
-
-    pub(crate) fn id(&self) -> SlotId {
-        self.id
-    }
-
-    pub(crate) fn demand(&self) -> Demand {
-        self.settings.demand
     }
 
     pub(crate) fn state(&self) -> ServerState {
@@ -102,10 +100,6 @@ impl<G: Liveness> Slot<G> {
         self.retired.as_ref()
     }
 
-    pub(crate) fn gauge(&self) -> Option<&G> {
-        self.gauge.as_ref()
-    }
-
     /// Returns whether a process exists or may exist.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, Starting | Ready | Ending | Unproven)
@@ -122,7 +116,7 @@ impl<G: Liveness> Slot<G> {
             && self.settings.demand == Demand::OnDemand
             && self.leases == 0
             && self.waiters.is_empty()
-            && !self.gauge.as_ref().is_some_and(Liveness::is_busy)
+            && !self.entry.is_busy()
     }
 
     /// Returns whether the slot holds nothing worth keeping.
@@ -138,11 +132,11 @@ impl<G: Liveness> Slot<G> {
         if self.state != Ready {
             return None;
         }
-        if self.gauge.as_ref().is_none_or(Liveness::is_dead) {
+        if self.entry.is_dead() {
             self.died(self.generation, now);
             return None;
         }
-        if self.settings.exclusive && self.leases > 0 {
+        if self.settings.options.sharing == Sharing::Exclusive && self.leases > 0 {
             return None;
         }
         self.leases += 1;
@@ -182,14 +176,12 @@ impl<G: Liveness> Slot<G> {
     pub(in crate::fleet::slots) fn started(
         &mut self,
         generation: Generation,
-        gauge: G,
         now: Time,
         out: &mut Vec<Effect>,
     ) {
         if generation != self.generation || self.state != Starting {
             return;
         }
-        self.gauge = Some(gauge);
         self.was_ready = Some(now);
         self.idle_since = now;
         self.state = Ready;
@@ -204,27 +196,29 @@ impl<G: Liveness> Slot<G> {
         }
     }
 
-    /// Records a failed start or the end of the process, proven or not.
-    pub(in crate::fleet::slots) fn ended(&mut self, end: End, now: Time, out: &mut Vec<Effect>) {
-        let End {
-            generation,
-            proven,
-            entropy,
-        } = end;
+    /// Records a failed start or the end of the process, proven or not. `entropy` spreads the
+    /// retries of servers that failed together.
+    pub(in crate::fleet::slots) fn ended(
+        &mut self,
+        generation: Generation,
+        proven: bool,
+        entropy: u64,
+        now: Time,
+        out: &mut Vec<Effect>,
+    ) {
         if generation != self.generation || !self.is_live() {
             return;
         }
         if self.state == Starting {
-            self.refuse_all(&Refusal::StartFailed, out);
+            self.refuse_all(&self.start_failed(), out);
         }
         self.died(generation, now);
         if !proven {
             let wait = end_again_after(self.unproven);
             self.unproven += 1;
             self.enter(Unproven, Some(now.saturating_add(wait)));
-            return self.refuse_all(&Refusal::Uncertain, out);
+            return self.refuse_all(&AcquireErrorKind::Unproven(self.last_error()), out);
         }
-        self.gauge = None;
         self.enter(Queued, None);
         if self.retired.is_some() {
             return;
@@ -239,7 +233,7 @@ impl<G: Liveness> Slot<G> {
         let refused_before: Vec<_> = self
             .waiters
             .iter()
-            .filter_map(|w| Some((w.id, self.refused_before(w.deadline).err()?)))
+            .filter_map(|w| Some((w.id, self.refused_before(w.deadline, now).err()?)))
             .collect();
         for (waiter, refusal) in refused_before {
             self.cancel(waiter, now);
@@ -253,7 +247,7 @@ impl<G: Liveness> Slot<G> {
             return;
         }
         self.retired = Some(reason.clone());
-        self.refuse_all(&Refusal::Retired(reason.clone()), out);
+        self.refuse_all(&AcquireErrorKind::Retired(reason.clone()), out);
         match self.state {
             Starting | Ready => {
                 self.state = Ending;
@@ -278,7 +272,7 @@ impl<G: Liveness> Slot<G> {
     }
 
     pub(in crate::fleet::slots) fn configure(&mut self, settings: SlotSettings) {
-        self.restarts.set_policy(settings.restart.clone());
+        self.restarts.set_policy(settings.options.restart.clone());
         self.settings = settings;
     }
 }

@@ -1,20 +1,11 @@
 use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
 
-use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId, WaiterId};
+use super::effect::{Effect, Entry, Generation, SlotId, WaiterId};
 use super::settings::{Demand, Limits, SlotSettings};
 use super::slot::Slot;
-use crate::fleet::ServerState;
 use crate::fleet::restart::Time;
+use crate::fleet::{AcquireErrorKind, ServerState};
 use crate::terminate::EndReason;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Acquired {
-    Granted(Generation),
-    /// An effect follows.
-    Waiting(WaiterId),
-    Refused(Refusal),
-}
 
 /// Limit of failed servers without waiters that are remembered.
 const REMEMBERED: usize = 1024;
@@ -23,11 +14,9 @@ const REMEMBERED: usize = 1024;
 ///
 /// Methods leave their orders in [`take_effects`](Self::take_effects).
 #[derive(Debug)]
-pub(crate) struct Table<K, G, E> {
-    pub(super) slots: HashMap<SlotId, Slot<G>>,
-    /// The key of each slot, and the engine's own part of it.
-    keys: HashMap<SlotId, (K, E)>,
-    pub(super) by_key: HashMap<K, Vec<SlotId>>,
+pub(crate) struct Table<E: Entry> {
+    pub(super) slots: HashMap<SlotId, Slot<E>>,
+    pub(super) by_key: HashMap<E::Key, Vec<SlotId>>,
     pub(super) queue: VecDeque<SlotId>,
     pub(super) limits: Limits,
     closed: bool,
@@ -35,11 +24,10 @@ pub(crate) struct Table<K, G, E> {
     pub(super) out: Vec<Effect>,
 }
 
-impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
+impl<E: Entry> Table<E> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             slots: HashMap::new(),
-            keys: HashMap::new(),
             by_key: HashMap::new(),
             queue: VecDeque::new(),
             limits,
@@ -61,42 +49,28 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         !self.out.is_empty()
     }
 
-    pub(crate) fn slot(&self, id: SlotId) -> Option<&Slot<G>> {
+    pub(crate) fn slot(&self, id: SlotId) -> Option<&Slot<E>> {
         self.slots.get(&id)
     }
 
-    pub(crate) fn key(&self, id: SlotId) -> Option<&K> {
-        Some(&self.keys.get(&id)?.0)
-    }
-
-    pub(crate) fn entry(&self, id: SlotId) -> Option<&E> {
-        Some(&self.keys.get(&id)?.1)
-    }
-
     pub(crate) fn entry_mut(&mut self, id: SlotId) -> Option<&mut E> {
-        Some(&mut self.keys.get_mut(&id)?.1)
+        Some(&mut self.slots.get_mut(&id)?.entry)
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &E> {
-        self.keys.values().map(|(_, entry)| entry)
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<E>> {
+        self.slots.values()
     }
 
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (&K, &Slot<G>)> {
-        self.slots
-            .values()
-            .filter_map(|slot| Some((&self.keys.get(&slot.id)?.0, slot)))
+    pub(crate) fn is_live(&self, id: SlotId) -> bool {
+        self.slots.get(&id).is_some_and(Slot::is_live)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.by_key.is_empty() && self.keys.is_empty()
+        self.slots.is_empty() && self.by_key.is_empty()
     }
 
     /// Returns the slot of a key, unless it is retired.
-    pub(crate) fn find<Q>(&self, key: &Q) -> Option<SlotId>
-    where
-        K: std::borrow::Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
+    pub(crate) fn find(&self, key: &E::Key) -> Option<SlotId> {
         let ids = self.by_key.get(key)?;
         let current = |id: &&SlotId| self.slots.get(id).is_some_and(|s| s.retired().is_none());
         ids.iter().find(current).copied()
@@ -104,13 +78,13 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
 
     /// Adds a slot. A declared one starts at once; one on demand must be acquired next, or the next
     /// tick removes it.
-    pub(crate) fn insert(&mut self, key: K, entry: E, settings: SlotSettings, now: Time) -> SlotId {
+    pub(crate) fn insert(&mut self, entry: E, settings: SlotSettings, now: Time) -> SlotId {
         self.names += 1;
         let id = SlotId(self.names);
         self.forget_one_too_many();
-        self.by_key.entry(key.clone()).or_default().push(id);
-        self.keys.insert(id, (key, entry));
-        let mut slot = Slot::new(id, settings, now);
+        let ids = self.by_key.entry(entry.key().clone()).or_default();
+        ids.push(id);
+        let mut slot = Slot::new(id, entry, settings, now);
         if self.closed {
             slot.retire(&EndReason::Shutdown, &mut self.out);
         }
@@ -131,26 +105,22 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         self.slots.get_mut(&id)?.lease(now)
     }
 
-    /// Leases the slot's process, now or when there is one.
-    pub(crate) fn acquire(&mut self, id: SlotId, deadline: Time, now: Time) -> Acquired {
-        if self.closed {
-            return Acquired::Refused(Refusal::Closed);
-        }
-        self.end_again(id);
-        let Some(slot) = self.slots.get_mut(&id) else {
-            return Acquired::Refused(Refusal::Closed);
-        };
-        if let Some(generation) = slot.lease(now) {
-            return Acquired::Granted(generation);
-        }
+    /// Leases the slot's process, now or when there is one: an effect answers.
+    pub(crate) fn acquire(&mut self, id: SlotId, deadline: Time, now: Time) -> WaiterId {
         self.names += 1;
         let waiter = WaiterId(self.names);
-        if let Err(refusal) = slot.wait(waiter, deadline) {
-            self.reconcile(id, now);
-            return Acquired::Refused(refusal);
+        self.end_again(id);
+        match self.slots.get_mut(&id) {
+            Some(slot) if !self.closed => {
+                slot.acquire(waiter, deadline, now, &mut self.out);
+                self.reconcile(id, now);
+            }
+            _ => {
+                let refusal = AcquireErrorKind::Closed;
+                self.out.push(Effect::Refuse { waiter, refusal });
+            }
         }
-        self.reconcile(id, now);
-        Acquired::Waiting(waiter)
+        waiter
     }
 
     /// Removes a waiter. Returns `false` if it was already answered.
@@ -179,9 +149,9 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         self.slots.get(&id)?.deadline()
     }
 
-    pub(crate) fn started(&mut self, id: SlotId, generation: Generation, gauge: G, now: Time) {
+    pub(crate) fn started(&mut self, id: SlotId, generation: Generation, now: Time) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.started(generation, gauge, now, &mut self.out);
+            slot.started(generation, now, &mut self.out);
         }
         self.start_ready();
     }
@@ -192,9 +162,16 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
         }
     }
 
-    pub(crate) fn ended(&mut self, id: SlotId, end: End, now: Time) {
+    pub(crate) fn ended(
+        &mut self,
+        id: SlotId,
+        generation: Generation,
+        proven: bool,
+        entropy: u64,
+        now: Time,
+    ) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.ended(end, now, &mut self.out);
+            slot.ended(generation, proven, entropy, now, &mut self.out);
         }
         self.reconcile(id, now);
     }
@@ -216,12 +193,9 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
 
     /// Retries unproven ends of the slot and its predecessors now.
     pub(crate) fn end_again(&mut self, id: SlotId) {
-        let key = self.keys.get(&id).map(|(key, _)| key);
-        for id in key
-            .and_then(|key| self.by_key.get(key))
-            .into_iter()
-            .flatten()
-        {
+        let slot = self.slots.get(&id);
+        let ids = slot.and_then(|slot| self.by_key.get(slot.entry.key()));
+        for id in ids.into_iter().flatten() {
             if let Some(slot) = self.slots.get_mut(id) {
                 slot.end_again(&mut self.out);
             }
@@ -248,7 +222,7 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
     }
 
     pub(crate) fn tick(&mut self, now: Time) {
-        let due = |slot: &Slot<G>| slot.deadline().is_some_and(|at| at <= now);
+        let due = |slot: &Slot<E>| slot.deadline().is_some_and(|at| at <= now);
         let ids: Vec<_> = self
             .slots
             .values()
@@ -283,19 +257,18 @@ impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
     }
 
     pub(super) fn remove(&mut self, id: SlotId) {
-        self.slots.remove(&id);
-        if let Some((key, _)) = self.keys.remove(&id)
-            && let Some(ids) = self.by_key.get_mut(&key)
+        if let Some(slot) = self.slots.remove(&id)
+            && let Some(ids) = self.by_key.get_mut(slot.entry.key())
         {
             ids.retain(|other| *other != id);
             if ids.is_empty() {
-                self.by_key.remove(&key);
+                self.by_key.remove(slot.entry.key());
             }
         }
     }
 
     fn forget_one_too_many(&mut self) {
-        let remembered = |slot: &&Slot<G>| {
+        let remembered = |slot: &&Slot<E>| {
             let failed = matches!(slot.state(), ServerState::Backoff | ServerState::Exhausted);
             failed && slot.waiting() == 0 && slot.settings.demand == Demand::OnDemand
         };

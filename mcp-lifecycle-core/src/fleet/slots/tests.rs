@@ -5,29 +5,36 @@ use std::time::Duration;
 
 use super::effect::*;
 use super::settings::{Demand, Limits, SlotSettings};
-use super::table::{Acquired, Table};
-use crate::fleet::ServerState;
+use super::table::Table;
+use crate::fleet::engine::record::Failure;
 use crate::fleet::restart::RestartPolicy;
 use crate::fleet::restart::Time;
+use crate::fleet::{AcquireErrorKind, FleetOptions, ServerState, Sharing};
 use crate::terminate::report::EndReason;
 
-fn end(generation: Generation, proven: bool, entropy: u64) -> End {
-    End {
-        generation,
-        proven,
-        entropy,
+/// A server that is never busy, by its key.
+#[derive(Debug)]
+struct Quiet(&'static str, Arc<str>);
+
+impl Entry for Quiet {
+    type Key = &'static str;
+    fn key(&self) -> &Self::Key {
+        &self.0
     }
-}
-
-#[derive(Debug, Clone)]
-struct Quiet;
-
-impl Liveness for Quiet {
+    fn server(&self) -> &Arc<str> {
+        &self.1
+    }
+    fn owner(&self) -> &Arc<str> {
+        &self.1
+    }
     fn is_busy(&self) -> bool {
         false
     }
     fn is_dead(&self) -> bool {
         false
+    }
+    fn failure(&self) -> Option<Failure> {
+        None
     }
 }
 
@@ -38,16 +45,14 @@ fn at(seconds: u64) -> Time {
 fn settings(demand: Demand) -> SlotSettings {
     SlotSettings {
         demand,
-        exclusive: false,
-        idle_ttl: Some(at(60)),
-        restart: RestartPolicy::new().jitter_percent(0),
         beside: false,
-        server: Arc::from("s"),
-        max_of_server: None,
+        options: FleetOptions::new()
+            .idle_ttl(at(60))
+            .restart(RestartPolicy::new().jitter_percent(0)),
     }
 }
 
-fn table(max_live: usize) -> Table<&'static str, Quiet, ()> {
+fn table(max_live: usize) -> Table<Quiet> {
     Table::new(Limits {
         max_live,
         max_starting: 8,
@@ -55,22 +60,31 @@ fn table(max_live: usize) -> Table<&'static str, Quiet, ()> {
 }
 
 fn insert(
-    table: &mut Table<&'static str, Quiet, ()>,
+    table: &mut Table<Quiet>,
     key: &'static str,
     settings: SlotSettings,
     now: Time,
 ) -> SlotId {
-    table.insert(key, (), settings, now)
+    table.insert(Quiet(key, Arc::from("s")), settings, now)
+}
+
+fn text(effect: Effect) -> String {
+    format!("{effect:?}")
+}
+
+fn effects(table: &mut Table<Quiet>) -> Vec<String> {
+    table.take_effects().into_iter().map(text).collect()
+}
+
+fn is_started(table: &mut Table<Quiet>, slot: SlotId, generation: Generation) -> bool {
+    effects(table).contains(&text(Effect::Start { slot, generation }))
 }
 
 /// Acquires and completes the start, if there is one.
-fn ready(table: &mut Table<&'static str, Quiet, ()>, key: &'static str, now: Time) -> SlotId {
+fn ready(table: &mut Table<Quiet>, key: &'static str, now: Time) -> SlotId {
     let id = insert(table, key, settings(Demand::OnDemand), now);
-    assert!(matches!(
-        table.acquire(id, at(99), now),
-        Acquired::Waiting(_)
-    ));
-    table.started(id, 1, Quiet, now);
+    table.acquire(id, at(99), now);
+    table.started(id, 1, now);
     table.take_effects();
     id
 }
@@ -79,13 +93,10 @@ fn ready(table: &mut Table<&'static str, Quiet, ()>, key: &'static str, now: Tim
 fn everybody_who_waits_shares_one_start() {
     let mut table = table(8);
     let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
-    let mut wait = || match table.acquire(id, at(99), at(0)) {
-        Acquired::Waiting(waiter) => waiter,
-        other => panic!("{other:?}"),
-    };
+    let mut wait = || table.acquire(id, at(99), at(0));
     let (first, second) = (wait(), wait());
     assert!(table.cancel(id, first, at(1)));
-    table.started(id, 1, Quiet, at(2));
+    table.started(id, 1, at(2));
     let start = Effect::Start {
         slot: id,
         generation: 1,
@@ -95,27 +106,22 @@ fn everybody_who_waits_shares_one_start() {
         slot: id,
         generation: 1,
     };
-    assert_eq!(table.take_effects(), [start, grant]);
+    assert_eq!(effects(&mut table), [start, grant].map(text));
 }
 
 #[test]
 fn a_replacement_waits_for_the_proof() {
     let mut table = table(8);
     let old = insert(&mut table, "a", settings(Demand::Declared), at(0));
-    table.started(old, 1, Quiet, at(0));
+    table.started(old, 1, at(0));
     table.retire(old, &EndReason::ConfigChanged, at(1));
     let new = insert(&mut table, "a", settings(Demand::Declared), at(1));
-    let started = |table: &mut Table<_, _, _>| {
-        table.take_effects().contains(&Effect::Start {
-            slot: new,
-            generation: 1,
-        })
-    };
+    let started = |table: &mut Table<Quiet>| is_started(table, new, 1);
     assert!(!started(&mut table));
-    table.ended(old, end(1, false, 0), at(2));
+    table.ended(old, 1, false, 0, at(2));
     assert!(!started(&mut table), "the old one may still live");
     table.tick(at(7));
-    table.ended(old, end(1, true, 0), at(8));
+    table.ended(old, 1, true, 0, at(8));
     assert!(started(&mut table));
 }
 
@@ -126,23 +132,15 @@ fn at_the_limit_the_idle_one_used_longest_ago_makes_room() {
     let idle = ready(&mut table, "idle", at(1));
     table.release(idle, 1, at(2));
     let new = insert(&mut table, "new", settings(Demand::OnDemand), at(3));
-    assert!(matches!(
-        table.acquire(new, at(99), at(3)),
-        Acquired::Waiting(_)
-    ));
+    table.acquire(new, at(99), at(3));
+    let reason = EndReason::Evicted;
     assert_eq!(
-        table.take_effects(),
-        [Effect::End {
-            slot: idle,
-            reason: EndReason::Evicted
-        }]
+        effects(&mut table),
+        [text(Effect::End { slot: idle, reason })]
     );
     // Its place is free when it is proven gone, and not before.
-    table.ended(idle, end(1, true, 0), at(4));
-    assert!(table.take_effects().contains(&Effect::Start {
-        slot: new,
-        generation: 1
-    }));
+    table.ended(idle, 1, true, 0, at(4));
+    assert!(is_started(&mut table, new, 1));
     assert_eq!(table.slot(held).unwrap().leases(), 1);
 }
 
@@ -151,17 +149,15 @@ fn at_the_limit_with_nothing_idle_the_error_names_the_holders() {
     let mut table = table(1);
     let held = ready(&mut table, "held", at(0));
     let new = insert(&mut table, "new", settings(Demand::OnDemand), at(1));
-    let Acquired::Waiting(waiter) = table.acquire(new, at(99), at(1)) else {
-        panic!()
-    };
-    let refusal = Refusal::Capacity {
+    let waiter = table.acquire(new, at(99), at(1));
+    let refusal = AcquireErrorKind::Capacity {
         limit: 1,
         of_server: false,
-        holders: vec![held],
+        holders: vec![table.slot(held).unwrap().holder()],
     };
     let refused = Effect::Refuse { waiter, refusal };
-    assert_eq!(table.take_effects(), [refused]);
-    assert!(table.slot(new).is_none() && table.entry(new).is_none());
+    assert_eq!(effects(&mut table), [text(refused)]);
+    assert!(table.slot(new).is_none());
 }
 
 #[test]
@@ -170,14 +166,14 @@ fn a_place_whose_cleanup_is_uncertain_still_counts() {
     let old = ready(&mut table, "old", at(0));
     table.release(old, 1, at(0));
     table.tick(at(60));
-    table.ended(old, end(1, false, 0), at(61));
+    table.ended(old, 1, false, 0, at(61));
     let new = insert(&mut table, "new", settings(Demand::OnDemand), at(62));
     table.acquire(new, at(99), at(62));
     let refused = |e: &Effect| {
         matches!(
             e,
             Effect::Refuse {
-                refusal: Refusal::Capacity { .. },
+                refusal: AcquireErrorKind::Capacity { .. },
                 ..
             }
         )
@@ -192,32 +188,25 @@ fn idle_time_runs_from_the_last_return_only() {
     assert_eq!(table.next_deadline(), None, "a lease holds it");
     assert_eq!(table.release(id, 1, at(100)), Some(at(160)));
     table.tick(at(159));
-    assert_eq!(table.take_effects(), []);
+    assert!(!table.has_effects());
     table.tick(at(160));
+    let reason = EndReason::Idle;
     assert_eq!(
-        table.take_effects(),
-        [Effect::End {
-            slot: id,
-            reason: EndReason::Idle
-        }]
+        effects(&mut table),
+        [text(Effect::End { slot: id, reason })]
     );
 }
 
 #[test]
 fn an_exclusive_server_has_one_lease_at_a_time_in_order() {
     let mut table = table(8);
-    let exclusive = SlotSettings {
-        exclusive: true,
-        ..settings(Demand::OnDemand)
-    };
+    let mut exclusive = settings(Demand::OnDemand);
+    exclusive.options.sharing = Sharing::Exclusive;
     let id = insert(&mut table, "a", exclusive, at(0));
     for _ in 0..3 {
-        assert!(matches!(
-            table.acquire(id, at(99), at(0)),
-            Acquired::Waiting(_)
-        ));
+        table.acquire(id, at(99), at(0));
     }
-    table.started(id, 1, Quiet, at(1));
+    table.started(id, 1, at(1));
     for waiting in [2, 1, 0] {
         assert_eq!(table.slot(id).unwrap().leases(), 1);
         assert_eq!(table.slot(id).unwrap().waiting(), waiting);
@@ -235,8 +224,8 @@ fn a_crash_loop_starts_no_more_often_than_the_budget() {
         for effect in table.take_effects() {
             if let Effect::Start { generation, .. } = effect {
                 starts += 1;
-                table.started(id, generation, Quiet, now);
-                table.ended(id, end(generation, true, 0), now);
+                table.started(id, generation, now);
+                table.ended(id, generation, true, 0, now);
             }
         }
         now += Duration::from_millis(100);
@@ -247,10 +236,7 @@ fn a_crash_loop_starts_no_more_often_than_the_budget() {
     assert_eq!(slot.state(), ServerState::Exhausted);
     assert!(slot.next().is_some());
     table.reset(id, now);
-    assert!(table.take_effects().contains(&Effect::Start {
-        slot: id,
-        generation: 7
-    }));
+    assert!(is_started(&mut table, id, 7));
 }
 
 #[test]
@@ -258,7 +244,7 @@ fn a_failed_server_that_nobody_wants_is_forgotten_after_its_cooldown() {
     let mut table = table(8);
     let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
     table.acquire(id, at(0), at(0));
-    table.ended(id, end(1, true, 0), at(0));
+    table.ended(id, 1, true, 0, at(0));
     table.tick(at(599));
     assert!(!table.is_empty());
     table.tick(at(600));

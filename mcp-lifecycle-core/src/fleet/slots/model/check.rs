@@ -22,14 +22,15 @@ impl World {
             match effect {
                 Effect::Start { slot, generation } => {
                     assert!(!self.table.is_closed(), "started after the shutdown");
-                    let key = *self.table.key(slot).expect("started without a slot");
+                    let started = self.table.slot(slot).expect("started without a slot");
+                    let (key, beside) = (started.entry.key, started.settings.beside);
                     let rival = self.processes.values().find(|p| p.key == key);
-                    let beside = self.table.slot(slot).is_some_and(|s| s.settings.beside);
                     assert!(
                         rival.is_none() || beside,
                         "two live processes of key {key}: {rival:?}"
                     );
-                    let server = Server::default();
+                    let server = started.entry.clone();
+                    server.is.set((false, false));
                     let state = State::Starting;
                     self.processes.insert(
                         slot,
@@ -106,13 +107,9 @@ impl World {
                 .count();
             assert_eq!(slot.leases(), held, "a lease was lost");
         }
-        let live = self
-            .table
-            .slots()
-            .filter(|(_, slot)| slot.is_live())
-            .count();
+        let live = self.table.slots().filter(|slot| slot.is_live()).count();
         assert_eq!(live, self.processes.len(), "a slot lives without a process");
-        let waiting: usize = self.table.slots().map(|(_, slot)| slot.waiting()).sum();
+        let waiting: usize = self.table.slots().map(|slot| slot.waiting()).sum();
         assert_eq!(waiting, self.waiters.len(), "a waiter was lost");
         if self.table.is_closed() {
             assert_eq!(waiting, 0, "somebody waits for a table that is shut down");

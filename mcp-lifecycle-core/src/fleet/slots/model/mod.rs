@@ -14,29 +14,51 @@ use proptest::prelude::*;
 use self::op::{Op, op};
 use super::effect::*;
 use super::settings::{Demand, Limits, SlotSettings};
-use super::table::{Acquired, Table};
+use super::table::Table;
+use crate::fleet::engine::record::Failure;
 use crate::fleet::restart::RestartPolicy;
 use crate::fleet::restart::Time;
+use crate::fleet::{FleetOptions, Sharing};
 use crate::terminate::report::EndReason;
 
 /// A running server as the model sees it.
-#[derive(Debug, Clone, Default)]
-struct Server(Rc<Cell<(bool, bool)>>);
+#[derive(Debug, Clone)]
+struct Server {
+    key: u8,
+    name: Arc<str>,
+    /// Whether it is busy, and whether it is dead.
+    is: Rc<Cell<(bool, bool)>>,
+}
 
-impl Liveness for Server {
-    fn is_busy(&self) -> bool {
-        self.0.get().0
-    }
-    fn is_dead(&self) -> bool {
-        self.0.get().1
+impl Server {
+    fn new(key: u8) -> Self {
+        Self {
+            key,
+            name: Arc::from(format!("server-{}", key / 2)),
+            is: Rc::default(),
+        }
     }
 }
 
-fn end(generation: Generation, proven: bool, entropy: u64) -> End {
-    End {
-        generation,
-        proven,
-        entropy,
+impl Entry for Server {
+    type Key = u8;
+    fn key(&self) -> &u8 {
+        &self.key
+    }
+    fn server(&self) -> &Arc<str> {
+        &self.name
+    }
+    fn owner(&self) -> &Arc<str> {
+        &self.name
+    }
+    fn is_busy(&self) -> bool {
+        self.is.get().0
+    }
+    fn is_dead(&self) -> bool {
+        self.is.get().1
+    }
+    fn failure(&self) -> Option<Failure> {
+        None
     }
 }
 
@@ -62,7 +84,7 @@ const MAX_LIVE: usize = 4;
 const MAX_STARTING: usize = 2;
 
 struct World {
-    table: Table<u8, Server, ()>,
+    table: Table<Server>,
     now: Time,
     processes: BTreeMap<SlotId, Process>,
     waiters: BTreeMap<WaiterId, SlotId>,
@@ -71,19 +93,23 @@ struct World {
 }
 
 fn settings(demand: Demand, exclusive: bool, beside: bool, key: u8) -> SlotSettings {
+    let sharing = match exclusive {
+        true => Sharing::Exclusive,
+        false => Sharing::Shared,
+    };
     SlotSettings {
         demand,
-        exclusive,
-        idle_ttl: key.is_multiple_of(2).then_some(Duration::from_secs(20)),
-        restart: RestartPolicy::new().max_restarts(2),
         beside,
-        server: Arc::from(format!("server-{}", key / 2)),
-        max_of_server: (key == 1).then_some(1),
+        options: FleetOptions::new()
+            .sharing(sharing)
+            .idle_ttl(key.is_multiple_of(2).then_some(Duration::from_secs(20)))
+            .restart(RestartPolicy::new().max_restarts(2))
+            .max_live((key == 1).then_some(1)),
     }
 }
 
-fn insert(table: &mut Table<u8, Server, ()>, key: u8, settings: SlotSettings, now: Time) -> SlotId {
-    table.insert(key, (), settings, now)
+fn insert(table: &mut Table<Server>, key: u8, settings: SlotSettings, now: Time) -> SlotId {
+    table.insert(Server::new(key), settings, now)
 }
 
 fn pick<T: Copy>(from: impl IntoIterator<Item = T>, nth: usize) -> Option<T> {
@@ -132,11 +158,8 @@ impl World {
                     )
                 });
                 let deadline = self.now + Duration::from_secs(deadline);
-                match self.table.acquire(id, deadline, self.now) {
-                    Acquired::Granted(generation) => self.granted(id, generation),
-                    Acquired::Waiting(waiter) => drop(self.waiters.insert(waiter, id)),
-                    Acquired::Refused(_) => {}
-                }
+                let waiter = self.table.acquire(id, deadline, self.now);
+                self.waiters.insert(waiter, id);
             }
             Op::Declare { key } if self.table.find(&key).is_none() => {
                 insert(
@@ -150,7 +173,7 @@ impl World {
                 let Some(key) = pick(
                     self.table
                         .slots()
-                        .map(|(key, _)| *key)
+                        .map(|slot| slot.entry.key)
                         .collect::<BTreeSet<_>>(),
                     nth,
                 ) else {
@@ -196,8 +219,7 @@ impl World {
                 if let Some(id) = self.in_state(State::Starting, nth) {
                     let process = self.processes.get_mut(&id).unwrap();
                     process.state = State::Running;
-                    let (generation, server) = (process.generation, process.server.clone());
-                    self.table.started(id, generation, server, self.now);
+                    self.table.started(id, process.generation, self.now);
                 }
             }
             Op::StartFails { nth, proven } => {
@@ -208,7 +230,7 @@ impl World {
             Op::Crash { nth, noticed } => {
                 if let Some(id) = self.in_state(State::Running, nth) {
                     let process = self.processes.get_mut(&id).unwrap();
-                    process.server.0.set((false, true));
+                    process.server.is.set((false, true));
                     process.state = State::Ending;
                     let generation = process.generation;
                     if noticed {
@@ -223,14 +245,14 @@ impl World {
             }
             Op::Busy { nth, busy } => {
                 if let Some(id) = self.in_state(State::Running, nth) {
-                    self.processes[&id].server.0.set((busy, false));
+                    self.processes[&id].server.is.set((busy, false));
                 }
             }
             Op::Retire { nth } => {
                 if let Some(id) = pick(
                     self.table
                         .slots()
-                        .map(|(_, s)| s.id)
+                        .map(|slot| slot.id)
                         .collect::<BTreeSet<_>>(),
                     nth,
                 ) {
@@ -255,7 +277,7 @@ impl World {
             self.processes.get_mut(&id).unwrap().state = State::Stuck;
         }
         self.table
-            .ended(id, end(generation, proven, self.entropy), self.now);
+            .ended(id, generation, proven, self.entropy, self.now);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Slot;
 use crate::fleet::ServerState;
 use crate::fleet::restart::Time;
-use crate::fleet::slots::effect::{Effect, Liveness};
+use crate::fleet::slots::effect::{Effect, Entry};
 use crate::fleet::slots::settings::Demand;
 use crate::terminate::EndReason;
 use crate::terminate::timing::END_AGAIN;
@@ -17,7 +17,7 @@ pub(super) fn end_again_after(unproven: u32) -> Duration {
     first.saturating_mul(1 << unproven.min(16)).min(longest)
 }
 
-impl<G: Liveness> Slot<G> {
+impl<E: Entry> Slot<E> {
     pub(in crate::fleet::slots) fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_due = self.next.is_some_and(|at| at <= now);
         match self.state {
@@ -55,7 +55,7 @@ impl<G: Liveness> Slot<G> {
 
     fn idle_deadline(&self) -> Option<Time> {
         let unused = self.settings.demand == Demand::OnDemand && self.leases == 0;
-        let ttl = self.settings.idle_ttl?;
+        let ttl = self.settings.options.idle_ttl?;
         (unused && self.waiters.is_empty()).then(|| self.idle_since.saturating_add(ttl))
     }
 }

@@ -1,7 +1,8 @@
 use super::Slot;
-use crate::fleet::ServerState;
+use crate::fleet::engine::record::Failure;
 use crate::fleet::restart::Time;
-use crate::fleet::slots::effect::{Effect, Liveness, Refusal, WaiterId};
+use crate::fleet::slots::effect::{Effect, Entry, WaiterId};
+use crate::fleet::{AcquireErrorKind, ServerState};
 
 #[derive(Debug)]
 pub(super) struct Waiter {
@@ -9,30 +10,66 @@ pub(super) struct Waiter {
     pub(super) deadline: Time,
 }
 
-impl<G: Liveness> Slot<G> {
-    /// Queues a waiter, unless it cannot be served before its deadline.
-    pub(in crate::fleet::slots) fn wait(
+impl<E: Entry> Slot<E> {
+    /// Queues a waiter, unless it cannot be served before its deadline, and leases what is ready.
+    pub(in crate::fleet::slots) fn acquire(
         &mut self,
-        id: WaiterId,
+        waiter: WaiterId,
         deadline: Time,
-    ) -> Result<(), Refusal> {
-        self.refused_before(deadline)?;
+        now: Time,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Err(refusal) = self.refused_before(deadline, now) {
+            return out.push(Effect::Refuse { waiter, refusal });
+        }
+        let id = waiter;
         self.waiters.push_back(Waiter { id, deadline });
-        Ok(())
+        self.grant(now, out);
     }
 
-    /// Refuses a wait that cannot succeed before its deadline.
-    pub(super) fn refused_before(&self, deadline: Time) -> Result<(), Refusal> {
+    pub(super) fn refused_before(&self, deadline: Time, now: Time) -> Result<(), AcquireErrorKind> {
         let failures = self.failures();
-        match (&self.retired, self.state, self.next) {
-            (Some(reason), ..) => Err(Refusal::Retired(reason.clone())),
+        let wait = |until: Time| until.saturating_sub(now);
+        Err(match (&self.retired, self.state, self.next) {
+            (Some(reason), ..) => AcquireErrorKind::Retired(reason.clone()),
             (_, ServerState::Backoff, Some(until)) if until > deadline => {
-                Err(Refusal::Backoff { until, failures })
+                AcquireErrorKind::Backoff {
+                    retry_in: wait(until),
+                    failures,
+                    last: self.last_error(),
+                }
             }
-            (_, ServerState::Exhausted, until) => Err(Refusal::Exhausted { until, failures }),
-            (_, ServerState::Unproven, _) => Err(Refusal::Uncertain),
-            _ => Ok(()),
+            (_, ServerState::Exhausted, until) => AcquireErrorKind::Exhausted {
+                retry_in: until.map(wait),
+                failures,
+                last: self.last_error(),
+            },
+            (_, ServerState::Unproven, _) => AcquireErrorKind::Unproven(self.last_error()),
+            _ => return Ok(()),
+        })
+    }
+
+    pub(super) fn start_failed(&self) -> AcquireErrorKind {
+        match self.entry.failure() {
+            Some(Failure::Start(error)) => AcquireErrorKind::Start(error),
+            Some(other) => AcquireErrorKind::Failed(other.to_string()),
+            None => AcquireErrorKind::Failed("its start failed".to_owned()),
         }
+    }
+
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.entry.failure().map(|failure| failure.to_string())
+    }
+
+    /// Formats `server of owner (2 leases)`.
+    pub(crate) fn holder(&self) -> String {
+        let doing = match self.leases {
+            0 => self.state.to_string(),
+            1 => "1 lease".to_owned(),
+            leases => format!("{leases} leases"),
+        };
+        let (server, owner) = (self.entry.server(), self.entry.owner());
+        format!("{server} of {owner} ({doing})")
     }
 
     /// Removes a waiter. The start continues for others.
@@ -43,7 +80,11 @@ impl<G: Liveness> Slot<G> {
         self.waiters.len() < before
     }
 
-    pub(in crate::fleet::slots) fn refuse_all(&mut self, refusal: &Refusal, out: &mut Vec<Effect>) {
+    pub(in crate::fleet::slots) fn refuse_all(
+        &mut self,
+        refusal: &AcquireErrorKind,
+        out: &mut Vec<Effect>,
+    ) {
         for waiter in self.waiters.drain(..) {
             out.push(Effect::Refuse {
                 waiter: waiter.id,
