@@ -1,19 +1,28 @@
-mod drive;
+#[cfg(feature = "client")]
+mod connection;
+mod proof;
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use self::proof::{Question, Record, trace};
 
 use super::callback::guarded;
+use super::ladder::{Event, Ladder, Step};
 use super::stdin::StdinCloser;
+use super::timing::after;
 use super::{
-    EndReason, ServerStdin, ServerStreams, TerminateError, TerminateErrorContext,
-    TerminationPolicy, TerminationReport,
+    EndReason, Phase, ServerStdin, TerminateError, TerminateErrorContext, TerminationPolicy,
+    TerminationReport,
 };
 use crate::launch::macros::debug_fields;
 use crate::launch::{
-    BoxWrite, ExitStatus, LaunchedServer, ProcessTerminator, ServerIdentity, TerminationSemantics,
+    BoxWrite, ExitStatus, ProcessTerminator, ServerIdentity, StepError, TerminationSemantics,
 };
 use crate::lock::Lock;
 
@@ -64,33 +73,6 @@ pub(crate) trait Follower: Send + Sync + 'static {
 pub(crate) struct Attempt {
     shared: Arc<Shared>,
     outcome: Option<watch::Sender<Option<TerminationOutcome>>>,
-}
-
-impl LaunchedServer {
-    /// Takes over the ownership, for a service loop of your own, MCP or not. `server` is its name in
-    /// reports.
-    ///
-    /// ```no_run
-    /// # use mcp_lifecycle_core::{EndReason, LaunchedServer, TerminateError, TerminationPolicy};
-    /// # async fn example(launched: LaunchedServer) -> Result<(), TerminateError> {
-    /// let (handle, streams) = launched.into_handle("files");
-    /// let (stdout, stdin) = streams.into_pair();
-    /// // Any protocol over `stdout` and `stdin`: `().serve((stdout, stdin))` with rmcp.
-    /// # drop((stdout, stdin));
-    /// let proof = handle.terminate(&TerminationPolicy::new(), EndReason::Shutdown).await?;
-    /// println!("{proof}");
-    /// # Ok(()) }
-    /// ```
-    pub fn into_handle(self, server: impl Into<String>) -> (ServerHandle, ServerStreams) {
-        let parts = self.into_parts();
-        let (handle, stdin) = ServerHandle::new(server, parts.stdin, parts.terminator);
-        let streams = ServerStreams {
-            stdin,
-            stdout: parts.stdout,
-            stderr: parts.stderr,
-        };
-        (handle, streams)
-    }
 }
 
 impl ServerHandle {
@@ -200,7 +182,7 @@ impl ServerHandle {
         }
         if let Some(attempt) = attempt {
             let (policy, reason) = (policy.clone(), reason.clone());
-            let begun = tokio::time::Instant::now();
+            let begun = Instant::now();
             let end = async move {
                 let outcome = attempt.climb(&policy, reason, begun).await;
                 attempt.finish(&outcome);
@@ -212,43 +194,6 @@ impl ServerHandle {
             }
         }
         outcome
-    }
-}
-
-/// Methods for the owner of a connection.
-#[cfg(feature = "client")]
-impl ServerHandle {
-    /// Lets a task watch over the server: it alone runs the end, when it is asked or by itself.
-    pub(crate) fn watch(
-        &self,
-        follower: Arc<dyn Follower>,
-    ) -> (Attempt, oneshot::Receiver<Request>) {
-        let (watcher, request) = oneshot::channel();
-        let _ = self.shared.follower.set(follower);
-        let mut run = self.shared.run.lock();
-        run.watcher = Some(watcher);
-        (self.shared.attempt(&mut run).0, request)
-    }
-
-    /// Returns a future of the last attempt's outcome, without requesting one. `None` if its task
-    /// was lost. Keeps no server alive.
-    pub(crate) fn outcome(
-        &self,
-    ) -> impl Future<Output = Option<TerminationOutcome>> + Send + use<> {
-        let outcome = self.shared.run.lock().outcome.clone();
-        async move { known(outcome?).await }
-    }
-
-    pub(crate) fn lost(&self, reason: EndReason) -> TerminateError {
-        self.shared.task_lost(reason)
-    }
-
-    /// Completes when the launcher can prove that the server is gone; never if it cannot.
-    #[cfg(feature = "fleet")]
-    pub(crate) async fn provable(&self) {
-        if self.shared.terminator.gone().await.is_err() {
-            std::future::pending::<()>().await;
-        }
     }
 }
 
@@ -292,10 +237,16 @@ fn is_joinable(outcome: &Outcome) -> bool {
 }
 
 impl Attempt {
-    /// Completes when the main process has ended. Cancel safe.
-    #[cfg(feature = "client")]
-    pub(crate) async fn exited(&self) -> ExitStatus {
-        self.shared.terminator.exited().await
+    /// Climbs the ladder. The report's clock starts at `begun`.
+    pub(crate) async fn climb(
+        &self,
+        policy: &TerminationPolicy,
+        reason: EndReason,
+        begun: Instant,
+    ) -> TerminationOutcome {
+        let outcome = self.shared.climb(policy, reason, begun).await;
+        trace(&outcome);
+        outcome
     }
 
     pub(crate) fn finish(mut self, outcome: &TerminationOutcome) {
@@ -331,6 +282,88 @@ impl Shared {
         (attempt, outcome)
     }
 
+    async fn climb(
+        &self,
+        policy: &TerminationPolicy,
+        reason: EndReason,
+        begun: Instant,
+    ) -> TerminationOutcome {
+        let terminator = &*self.terminator;
+        let mut record = Record::new(self, policy.report_limit, begun);
+        let mut ladder = Ladder::new(policy, &terminator.semantics());
+        let mut exited = terminator.exited();
+        let mut exit = None;
+        let mut question = Question::new(terminator);
+        let mut action: Option<Action<'_>> = None;
+        let (mut wait, mut deadline, mut overdue) = (Duration::ZERO, None, None);
+        let mut forced = false;
+        loop {
+            // Biased, so that what has already happened counts first, before the first rung too.
+            let step = tokio::select! {
+                biased;
+                proof = question.proof() => {
+                    return Ok(record.report(reason, &mut exited, exit, proof).await);
+                }
+                status = &mut exited, if exit.is_none() => {
+                    exit = Some(status);
+                    question.ask_again();
+                    ladder.on(Event::MainExited)
+                }
+                done = acted(&mut action) => {
+                    let failed = done.map_err(|error| record.failed(error.to_string())).is_err();
+                    if failed && !forced {
+                        ladder.on(Event::TimedOut)
+                    } else {
+                        if failed {
+                            self.kill_now();
+                        }
+                        question.ask_again();
+                        Step::Wait
+                    }
+                }
+                () = until(deadline) => {
+                    if action.is_some() {
+                        record.failed(format!("not acknowledged within {wait:?}"));
+                    }
+                    ladder.on(Event::TimedOut)
+                }
+                () = until(overdue), if overdue.is_some() && action.is_some() => {
+                    overdue = None;
+                    self.kill_now();
+                    question.ask_again();
+                    Step::Wait
+                }
+            };
+            match step {
+                Step::Enter { phase, wait: limit } => {
+                    let now = Instant::now();
+                    (wait, deadline) = (limit, Some(after(now, limit)));
+                    forced = phase == Phase::ForceEnd;
+                    // Then the synchronous kill replaces an unacknowledged order.
+                    overdue = forced.then(|| after(now, limit / 2));
+                    action = self.action(phase);
+                    record.enter(phase);
+                    question.ask_again();
+                }
+                Step::Wait => {}
+                Step::Unproven => return Err(record.error(reason, question.cause).await),
+            }
+        }
+    }
+
+    /// Returns the action on a rung, which runs beside the rung's wait.
+    fn action(&self, phase: Phase) -> Option<Action<'_>> {
+        match phase {
+            Phase::CloseStdin => Some(Box::pin(async {
+                self.stdin.close().await;
+                Ok(())
+            })),
+            Phase::Stragglers => None,
+            Phase::RequestEnd => Some(self.terminator.request_end()),
+            Phase::ForceEnd => Some(self.terminator.force_end()),
+        }
+    }
+
     /// Kills the server. Runs in `Drop` and during panics, so that a launcher's panic must not
     /// propagate.
     fn kill_now(&self) {
@@ -351,8 +384,27 @@ impl Shared {
                     .to_owned(),
             ),
             phases: Vec::new(),
-            took: std::time::Duration::ZERO,
+            took: Duration::ZERO,
         }
         .into()
+    }
+}
+
+type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a>>;
+
+/// Completes with an action, once. Cancel safe.
+async fn acted(action: &mut Option<Action<'_>>) -> Result<(), StepError> {
+    let Some(acting) = action else {
+        return std::future::pending().await;
+    };
+    let done = acting.await;
+    *action = None;
+    done
+}
+
+/// Waits until this time; not at all for `None`.
+async fn until(time: Option<Instant>) {
+    if let Some(time) = time {
+        sleep_until(time).await;
     }
 }

@@ -73,7 +73,7 @@ pub(crate) enum Step {
 pub(crate) enum Event {
     /// The main process has exited.
     MainExited,
-    /// The current phase is over, or its action failed.
+    /// The current phase is over, or its action failed. The first one begins the ladder.
     TimedOut,
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct Ladder {
     stragglers: Duration,
     term: Option<Duration>,
     kill: Duration,
+    /// `None` before the first.
     phase: Option<Phase>,
-    main_exited: bool,
 }
 
 impl Ladder {
@@ -96,34 +96,20 @@ impl Ladder {
             term: unless_zero(semantics.polite_signal, policy.term_grace),
             kill: policy.kill_confirmation,
             phase: None,
-            main_exited: false,
-        }
-    }
-
-    pub(crate) fn begin(&mut self, main_exited: bool) -> Step {
-        self.main_exited = main_exited;
-        if main_exited {
-            return self.enter(Phase::Stragglers, self.stragglers);
-        }
-        match self.eof {
-            Some(wait) => self.enter(Phase::CloseStdin, wait),
-            None => self.after_eof(),
         }
     }
 
     pub(crate) fn on(&mut self, event: Event) -> Step {
         match (event, self.phase) {
-            (Event::MainExited, Some(Phase::CloseStdin)) => {
-                self.main_exited = true;
+            (Event::MainExited, None | Some(Phase::CloseStdin)) => {
                 self.enter(Phase::Stragglers, self.stragglers)
             }
-            (Event::MainExited, _) => {
-                self.main_exited = true;
-                Step::Wait
-            }
-            (Event::TimedOut, None | Some(Phase::CloseStdin | Phase::Stragglers)) => {
-                self.after_eof()
-            }
+            (Event::MainExited, _) => Step::Wait,
+            (Event::TimedOut, None) => match self.eof {
+                Some(wait) => self.enter(Phase::CloseStdin, wait),
+                None => self.after_eof(),
+            },
+            (Event::TimedOut, Some(Phase::CloseStdin | Phase::Stragglers)) => self.after_eof(),
             (Event::TimedOut, Some(Phase::RequestEnd)) => self.enter(Phase::ForceEnd, self.kill),
             (Event::TimedOut, Some(Phase::ForceEnd)) => Step::Unproven,
         }
@@ -162,7 +148,7 @@ mod tests {
     #[test]
     fn a_stubborn_server_climbs_every_rung_in_the_order_of_the_specification() {
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
-        assert_eq!(phase(ladder.begin(false)), Phase::CloseStdin);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::CloseStdin);
         assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::RequestEnd);
         assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
         assert_eq!(ladder.on(Event::TimedOut), Step::Unproven);
@@ -171,14 +157,14 @@ mod tests {
     #[test]
     fn the_exit_of_the_main_process_waits_for_what_it_left() {
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
-        ladder.begin(false);
+        ladder.on(Event::TimedOut);
         assert_eq!(phase(ladder.on(Event::MainExited)), Phase::Stragglers);
     }
 
     #[test]
     fn a_helper_that_outlives_the_main_process_is_asked_before_it_is_forced() {
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
-        assert_eq!(phase(ladder.begin(true)), Phase::Stragglers);
+        assert_eq!(phase(ladder.on(Event::MainExited)), Phase::Stragglers);
         assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::RequestEnd);
         assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
     }
@@ -186,7 +172,7 @@ mod tests {
     #[test]
     fn a_wrapper_that_dies_of_sigterm_leaves_its_grace_to_the_server_behind_it() {
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
-        ladder.begin(false);
+        ladder.on(Event::TimedOut);
         ladder.on(Event::TimedOut);
         assert_eq!(ladder.on(Event::MainExited), Step::Wait);
     }
@@ -195,12 +181,12 @@ mod tests {
     fn what_a_launcher_cannot_do_costs_no_grace() {
         let mute = TerminationSemantics::new(semantics().containment);
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &mute);
-        assert_eq!(phase(ladder.begin(false)), Phase::ForceEnd);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
     }
 
     #[test]
     fn an_immediate_policy_goes_straight_to_force() {
         let mut ladder = Ladder::new(&TerminationPolicy::immediate(), &semantics());
-        assert_eq!(phase(ladder.begin(false)), Phase::ForceEnd);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
     }
 }

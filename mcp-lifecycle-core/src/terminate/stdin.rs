@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::launch::macros::debug_fields;
-use crate::launch::{BoxRead, BoxWrite};
+use crate::launch::{BoxRead, BoxWrite, LaunchedServer};
 use crate::lock::Lock;
+use crate::terminate::ServerHandle;
 
 /// A server's stdin, which its [`ServerHandle`](crate::terminate::ServerHandle) can take away from a
 /// writer that is stuck or forgotten. Writes then fail with `BrokenPipe`.
@@ -139,6 +140,33 @@ impl ServerStreams {
 }
 
 debug_fields!(ServerStreams, _it {});
+
+impl LaunchedServer {
+    /// Takes over the ownership, for a service loop of your own, MCP or not. `server` is its name in
+    /// reports.
+    ///
+    /// ```no_run
+    /// # use mcp_lifecycle_core::{EndReason, LaunchedServer, TerminateError, TerminationPolicy};
+    /// # async fn example(launched: LaunchedServer) -> Result<(), TerminateError> {
+    /// let (handle, streams) = launched.into_handle("files");
+    /// let (stdout, stdin) = streams.into_pair();
+    /// // Any protocol over `stdout` and `stdin`: `().serve((stdout, stdin))` with rmcp.
+    /// # drop((stdout, stdin));
+    /// let proof = handle.terminate(&TerminationPolicy::new(), EndReason::Shutdown).await?;
+    /// println!("{proof}");
+    /// # Ok(()) }
+    /// ```
+    pub fn into_handle(self, server: impl Into<String>) -> (ServerHandle, ServerStreams) {
+        let parts = self.into_parts();
+        let (handle, stdin) = ServerHandle::new(server, parts.stdin, parts.terminator);
+        let streams = ServerStreams {
+            stdin,
+            stdout: parts.stdout,
+            stderr: parts.stderr,
+        };
+        (handle, streams)
+    }
+}
 
 #[cfg(test)]
 mod tests {
