@@ -27,34 +27,26 @@ pub struct AcquireErrorContext {
 /// The reason a server is not available.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum AcquireErrorKind {
-    /// The manager or the pool is shut down.
     #[error("its owner is shut down")]
     Closed,
-    /// No server of this name is declared.
     #[error("it is not declared")]
     NotDeclared,
     /// The owner of the server ended while the caller waited, or before.
     #[error("it was ended ({0})")]
     Retired(EndReason),
-    /// The server could not be started.
     #[error("{0}")]
     Start(StartError),
     /// The server died, or could not be started, while the caller waited.
     #[error("{0}")]
     Failed(String),
-    /// The server failed recently and will not restart before the caller's deadline.
     #[error("it failed {} and may start again in {retry_in:.1?}{}", times(*.failures), also(.last))]
     Backoff {
         retry_in: Duration,
         failures: u32,
         last: Option<String>,
     },
-    /// The server failed too often.
     #[error("it failed {}, which is its limit{}{}", times(*.failures), renewed(.retry_in), also(.last))]
     Exhausted {
         /// The time until it may start again; `None` is never.
@@ -62,10 +54,8 @@ pub enum AcquireErrorKind {
         failures: u32,
         last: Option<String>,
     },
-    /// An earlier process of the same server is not proven gone.
     #[error("an earlier process of it is not proven gone{}", also(.0))]
     Unproven(Option<String>),
-    /// A limit was reached, and nothing that holds it is idle.
     #[error("the limit of {limit} live servers {} is reached; held by: {}", of(*.of_server), holders.join(", "))]
     Capacity {
         limit: usize,
@@ -73,13 +63,11 @@ pub enum AcquireErrorKind {
         of_server: bool,
         holders: Vec<String>,
     },
-    /// The caller's deadline has passed.
     #[error("not ready within {timeout:?}{}{}", held(.holder), also(.last))]
     TimedOut {
         timeout: Duration,
         /// The server, its owner and its leases, if it was in use all the time.
         holder: Option<String>,
-        /// The last failure of a declared server, if there was one.
         last: Option<String>,
     },
 }

@@ -48,7 +48,6 @@ pub struct ServerRecord {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the words of a slot")]
 pub enum ServerState {
-    /// Waiting to start, for its predecessor's end or for capacity.
     Queued,
     Starting,
     Ready,
@@ -69,10 +68,8 @@ pub enum KeptBy {
     /// A call is in flight, without a lease.
     Calls,
     Waiters,
-    /// It is unused, but its idle time is not over.
     IdleTime,
     Ending(EndReason),
-    /// Its failures are remembered.
     Memory,
 }
 

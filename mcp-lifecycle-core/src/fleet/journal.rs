@@ -30,7 +30,7 @@ impl ServerObserver for Journal {
             );
         }
         if let Some(observer) = &self.0 {
-            guarded("an observer", &event.server, || observer.on_event(event));
+            observer.on_event(event);
         }
     }
 

@@ -1,7 +1,4 @@
 //! Many servers of one owner: a declared set, or a pool that starts them on demand.
-//!
-//! [`ServerManager`] and [`ServerPool`] run on the same engine: a *slot* per key decides,
-//! without a clock and without I/O, when a process starts, is leased and ends.
 
 pub(crate) mod acquire_error;
 pub(crate) mod engine;

@@ -1,5 +1,3 @@
-//! [`FleetServer`]: a server, and how a manager or a pool treats it.
-
 use std::time::Duration;
 
 use super::RestartPolicy;

@@ -82,7 +82,6 @@ impl fmt::Display for StartOutcome {
 }
 
 impl fmt::Display for RefreshReport {
-    /// Prints a summary on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |wanted: fn(&StartOutcome) -> bool| {
             self.servers

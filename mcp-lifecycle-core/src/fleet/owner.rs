@@ -1,5 +1,3 @@
-//! The common parts of a manager and a pool: an engine of servers, and its settings.
-
 /// Writes the methods of a manager or a pool that concern its servers as a whole.
 macro_rules! owner {
     ($owner:ident) => {
@@ -66,7 +64,6 @@ macro_rules! owner {
     };
 }
 
-/// Writes the settings of a manager and a pool that are their engine's.
 macro_rules! builder {
     ($owner:ident, $builder:ident) => {
         impl $owner {

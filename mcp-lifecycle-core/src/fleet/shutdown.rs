@@ -1,5 +1,3 @@
-//! The shutdown of a manager or a pool, and its report.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +44,6 @@ impl ShutdownError {
 }
 
 impl ShutdownReport {
-    /// Returns the report as a proof, if every server is proven gone.
     pub(super) fn proven(self) -> Result<Self, ShutdownError> {
         match self.is_proven() {
             true => Ok(self),
@@ -59,7 +56,6 @@ impl ShutdownReport {
     }
 }
 
-/// Prints one line for the whole and one for each server.
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { owner, ends, took } = self;
@@ -79,7 +75,6 @@ impl fmt::Display for ShutdownReport {
     }
 }
 
-/// Prints `files of agent: ended (shutdown) after 1.2ms: exit code 0`.
 impl fmt::Display for ServerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}: ", self.server, self.owner)?;

@@ -1,5 +1,3 @@
-//! A future that can be dropped from elsewhere.
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +10,7 @@ use crate::terminate::callback::guarded;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-struct Shared<T> {
+pub(super) struct Shared<T> {
     server: Arc<str>,
     future: Lock<Option<BoxFuture<T>>>,
     aborted: AtomicBool,
@@ -20,7 +18,7 @@ struct Shared<T> {
 }
 
 /// Drops an [`Abortable`]'s future, from anywhere.
-pub(super) struct AbortHandle<T>(Arc<Shared<T>>);
+pub(super) type AbortHandle<T> = Arc<Shared<T>>;
 
 /// Runs a future until it completes or is aborted (`None`).
 pub(super) struct Abortable<T>(Arc<Shared<T>>);
@@ -35,27 +33,20 @@ pub(super) fn abortable<T>(
         aborted: AtomicBool::new(false),
         waker: AtomicWaker::new(),
     });
-    (AbortHandle(Arc::clone(&shared)), Abortable(shared))
+    (Arc::clone(&shared), Abortable(shared))
 }
 
 impl<T> Shared<T> {
     /// Drops the future at once, or leaves that to its poller if it is being polled.
-    fn abort(&self) {
+    pub(super) fn abort(&self) {
         self.aborted.store(true, Ordering::SeqCst);
         let future = self.future.try_lock().and_then(|mut future| future.take());
         self.discard(future);
         self.waker.wake();
     }
 
-    /// Drops the launcher's future. A panic in it is logged.
     fn discard(&self, future: Option<BoxFuture<T>>) {
         guarded("a dropped launch", &self.server, || drop(future));
-    }
-}
-
-impl<T> AbortHandle<T> {
-    pub(super) fn abort(&self) {
-        self.0.abort();
     }
 }
 

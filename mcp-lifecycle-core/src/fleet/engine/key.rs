@@ -6,6 +6,7 @@ use crate::fleet::Sharing;
 
 /// The key of a slot: the name of a declared server, or all that determines a pooled process.
 #[derive(Clone, PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a lookup allocates nothing")]
 pub(crate) enum Key {
     Declared(Arc<str>),
     Pooled(PoolKey),
@@ -21,7 +22,6 @@ pub(crate) struct PoolKey {
 }
 
 impl Key {
-    /// Returns the scope; empty outside any.
     pub(crate) fn scope(&self) -> &str {
         match self {
             Self::Declared(_) => "",

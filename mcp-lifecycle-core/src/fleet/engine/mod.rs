@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,7 @@ use self::record::{Failure, Record};
 use self::run::Life;
 use self::settings::Handlers;
 pub(crate) use self::settings::Settings;
+use self::timer::Timer;
 use super::journal::Journal;
 use super::restart::Time;
 use super::slots::effect::{self, Effect, SlotId, WaiterId};
@@ -48,10 +49,8 @@ pub(crate) struct Engine {
     epoch: Instant,
     runtime: Option<Handle>,
     changed: watch::Sender<()>,
-    timer: Arc<Notify>,
     closing: Lock<Option<watch::Receiver<Option<ShutdownReport>>>>,
     journal: Arc<Journal>,
-    /// Cancelled when the owner drops the engine.
     dropped: CancellationToken,
     pub(crate) owner: Arc<str>,
     drain: Duration,
@@ -61,14 +60,11 @@ pub(crate) struct Engine {
 pub(crate) struct State {
     pub(crate) table: Table<Entry>,
     pub(crate) waiters: HashMap<WaiterId, Answer>,
-    /// The time at which the timer fires; `None` if it is not set.
-    timer_at: Option<Time>,
-    timer_runs: bool,
+    timer: Option<Timer>,
     /// The deadline of every end.
     end_by: Option<Instant>,
 }
 
-/// Answers a caller that waits for a lease.
 pub(crate) type Answer = oneshot::Sender<Result<Lease, AcquireErrorKind>>;
 
 pub(crate) struct Entry {
@@ -111,7 +107,6 @@ impl effect::Entry for Entry {
     }
 }
 
-/// An action to carry out once the lock is released.
 enum Action {
     Start(Arc<Process>, StartReason, Abortable<Launched>),
     End(Arc<Process>, EndReason, TerminationPolicy),
@@ -125,14 +120,12 @@ impl Engine {
             state: Lock::new(State {
                 table: Table::new(settings.limits),
                 waiters: HashMap::new(),
-                timer_at: None,
-                timer_runs: false,
+                timer: None,
                 end_by: None,
             }),
             epoch: Instant::now(),
             runtime: Handle::try_current().ok(),
             changed: watch::Sender::new(()),
-            timer: Arc::new(Notify::new()),
             closing: Lock::new(None),
             journal: Arc::new(Journal(settings.observer)),
             dropped: CancellationToken::new(),
@@ -154,7 +147,6 @@ impl Engine {
         after(self.epoch, time)
     }
 
-    /// Changes the state and carries out the resulting orders.
     pub(crate) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, Time) -> R) -> R {
         let now = self.now();
         let (result, actions) = {
@@ -164,8 +156,9 @@ impl Engine {
             let actions: Vec<_> = effects
                 .filter_map(|effect| self.order(&mut state, effect))
                 .collect();
-            if let Some(at) = state.table.next_deadline() {
-                self.advance_timer(&mut state, at);
+            match state.table.next_deadline() {
+                Some(at) => self.advance_timer(&mut state, at),
+                None => state.timer = None,
             }
             (result, actions)
         };
@@ -239,8 +232,12 @@ impl Engine {
         }
     }
 
+    fn runtime(&self) -> Option<Handle> {
+        Handle::try_current().ok().or_else(|| self.runtime.clone())
+    }
+
     fn spawn(&self, life: impl Future<Output = ()> + Send + 'static) {
-        match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
+        match self.runtime() {
             Some(runtime) => drop(runtime.spawn(life)),
             // Without a runtime nothing can start or be proven; dropping the life records that.
             None => drop(life),
@@ -256,13 +253,11 @@ impl Engine {
                 return answer;
             }
             if changed.changed().await.is_err() {
-                // The caller holds the engine, and the engine the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Gives up the proof of this identity's end. Returns `false` if no end of it is unproven.
     pub(crate) fn write_off(&self, identity: &ServerIdentity) -> bool {
         let process = self.processes().into_iter().find(|process| {
             let unproven = process.state.lock().unproven;
@@ -303,7 +298,6 @@ impl Engine {
         });
     }
 
-    /// Ends everything synchronously, for `Drop`.
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.dropped.cancel();
         let shutting_down = {
@@ -320,12 +314,10 @@ impl Engine {
             state.end_by = Some(Instant::now());
             state.table.close(&EndReason::OwnerDropped, now);
         });
-        self.timer.notify_one();
     }
 
     /// Kills all processes and drops every launch in progress.
     pub(crate) fn kill_now(&self) {
-        // A launcher's panic must not save other servers.
         for process in self.processes() {
             guarded("the launcher", &process.record.server, || process.kill());
         }
@@ -366,7 +358,6 @@ impl State {
     }
 }
 
-/// Random enough to spread retries.
 fn entropy() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -1,5 +1,3 @@
-//! A process as the engine and its task share it: its start, end and kill.
-
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
@@ -25,9 +23,7 @@ pub(super) struct Process {
     pub(super) record: Arc<Record>,
     pub(super) observed: Observed,
     pub(super) begun: Instant,
-    /// Notified when an end without proof is to be retried.
     pub(super) again: Notify,
-    /// Notified when the proof is to be given up.
     pub(super) write_off: Notify,
     launch: AbortHandle<Launched>,
     /// Set under the lock of `state`.
@@ -46,7 +42,6 @@ pub(super) struct State {
 }
 
 impl Process {
-    /// Creates a process, and the launch that its task is to run.
     pub(super) fn new(
         engine: &Arc<Engine>,
         slot: SlotId,
@@ -95,7 +90,6 @@ impl Process {
         (Arc::new(process), launching)
     }
 
-    /// Returns the reason of its end, if one was requested.
     pub(super) fn asked(&self) -> Option<EndReason> {
         let state = self.state.lock();
         state.asked.as_ref().map(|(reason, _)| reason.clone())

@@ -16,7 +16,6 @@ pub(crate) struct Record {
 pub(super) struct Inner {
     pub(super) config: Arc<ServerConfig>,
     failure: Option<Failure>,
-    /// The last outcome of this process's end.
     pub(super) outcome: Option<TerminationOutcome>,
 }
 
@@ -24,7 +23,6 @@ pub(super) struct Inner {
 pub(crate) enum Failure {
     Start(StartError),
     Died(ExitStatus),
-    /// It closed a stream and was ended.
     Closed(EndReason),
     Unproven(Arc<TerminateError>),
 }

@@ -18,7 +18,6 @@ use crate::terminate::{EndReason, TerminationOutcome, TerminationPolicy};
 pub(super) struct Life {
     engine: Arc<Engine>,
     process: Arc<Process>,
-    /// `true` once its end was reported.
     told: bool,
     over: bool,
 }
@@ -107,7 +106,6 @@ impl Life {
         self.engine
             .change(|state, now| state.table.died(slot, generation, now));
         let outcome = client.ended().await;
-        // It may have died during its end.
         let reason = match &outcome {
             Ok(report) => report.reason.clone(),
             Err(error) => error.context().reason.clone(),
@@ -139,7 +137,6 @@ impl Life {
         self.end(outcome, &client).await;
     }
 
-    /// Retries the end until it is proven or written off.
     async fn end(&mut self, mut outcome: TerminationOutcome, client: &Arc<LifecycleClient>) {
         let process = Arc::clone(&self.process);
         loop {

@@ -8,10 +8,8 @@ use crate::fleet::slots::settings::Limits;
 use crate::launch::macros::debug_fields;
 
 pub(crate) struct Settings {
-    /// The name of the manager or the pool.
     pub(crate) owner: Arc<str>,
     pub(crate) limits: Limits,
-    /// Time for calls to complete when their server is replaced or removed.
     pub(crate) drain: Duration,
     pub(crate) observer: Option<Arc<dyn ServerObserver>>,
     pub(crate) handlers: Option<Handlers>,

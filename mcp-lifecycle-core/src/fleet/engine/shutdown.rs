@@ -1,5 +1,3 @@
-//! The end of all servers, under one deadline.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +58,7 @@ impl Engine {
         receiver
     }
 
-    /// Waits until nothing is left. Kills the rest shortly before the deadline, so that its proof
-    /// still fits.
+    /// Kills what is left shortly before the deadline, so that its proof still fits.
     async fn empty(&self, end_by: Instant, within: Duration) {
         let reserve = (within / 4).min(PROOF_RESERVE);
         let empty = || self.wait_for(|state| state.table.is_empty().then_some(()));
@@ -78,7 +75,6 @@ impl Engine {
             .collect()
     }
 
-    /// Returns how the processes of these slots of `owner` ended.
     pub(crate) fn report(
         &self,
         owner: &Arc<str>,
@@ -99,7 +95,6 @@ impl Engine {
         }
     }
 
-    /// Returns how the process of a slot ended, or the lack of proof.
     pub(crate) fn end_of(
         &self,
         slot: SlotId,
@@ -133,8 +128,6 @@ impl Engine {
         }
     }
 
-    /// Returns the waits of a server's end, with drain time if it is replaced or removed, fitted
-    /// into the remaining time.
     pub(super) fn policy(
         &self,
         record: &Record,
@@ -154,9 +147,8 @@ impl Engine {
     }
 }
 
-/// Shortens every wait of a policy proportionally, so that its longest time fits `limit`. Each wait
-/// counts for at most `limit`, so that an endless grace leaves time for the others. A policy that
-/// fits is unchanged.
+/// Shortens every wait proportionally, so that the longest time fits `limit`. Each counts for at
+/// most `limit`: an endless grace leaves time for the others.
 fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPolicy {
     let longest = policy.longest();
     if longest <= limit {

@@ -1,15 +1,11 @@
-//! The declared servers and their slots.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::client::ServerConfig;
 use crate::fleet::slots::effect::SlotId;
 
-#[derive(Debug, Default)]
-pub(super) struct Declared {
-    pub(super) servers: BTreeMap<Arc<str>, Server>,
-}
+/// The declared servers by name.
+pub(super) type Declared = BTreeMap<Arc<str>, Server>;
 
 #[derive(Debug)]
 pub(super) struct Server {
@@ -17,22 +13,6 @@ pub(super) struct Server {
     pub(super) slot: SlotId,
     /// The slot that replaces it once it is ready, with its configuration.
     pub(super) successor: Option<(SlotId, Arc<ServerConfig>)>,
-}
-
-impl Declared {
-    pub(super) fn current(&self, name: &str) -> Option<(SlotId, Arc<ServerConfig>)> {
-        let server = self.servers.get(name)?;
-        Some((server.slot, Arc::clone(&server.config)))
-    }
-
-    /// Returns the slots of a name, the successor first.
-    pub(super) fn slots(&self, name: &str) -> Vec<SlotId> {
-        let Some(server) = self.servers.get(name) else {
-            return Vec::new();
-        };
-        let successor = server.successor.iter().map(|(slot, _)| *slot);
-        successor.chain([server.slot]).collect()
-    }
 }
 
 impl Server {

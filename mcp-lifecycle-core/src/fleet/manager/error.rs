@@ -15,18 +15,14 @@ pub struct RefreshError {
 /// The reason a refresh failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum RefreshErrorKind {
-    /// Two servers of the set have the same name. Nothing was changed.
+    /// Nothing was changed.
     #[error("server `{server}` is declared twice")]
     Duplicate { server: String },
-    /// The manager is shut down, possibly during the refresh.
     #[error("it is shut down")]
     ShutDown,
-    /// Required servers are not ready. The others are as declared.
+    /// The other servers are as declared.
     #[error("{}", required(.0))]
     Required(Box<RefreshReport>),
 }

@@ -1,7 +1,5 @@
-//! A declared set of servers: [`ServerManager`](server_manager::ServerManager).
-//!
-//! A server belongs to the manager from before its launch until it is proven gone, even if it is no
-//! longer declared. So old servers cannot keep running unnoticed.
+//! A declared set of servers. Each belongs to the manager from before its launch until it is proven
+//! gone, also when it is no longer declared.
 
 mod declared;
 pub(crate) mod error;

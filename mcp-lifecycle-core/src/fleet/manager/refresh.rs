@@ -1,5 +1,3 @@
-//! Declares a set and waits until it has settled.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -60,7 +58,6 @@ async fn refresh(
     for FleetServer { config, options } in servers {
         let name = Name::from(config.name());
         if let Some((twice, _)) = wanted.insert(name, (Arc::new(config), options)) {
-            // Detected before anything changes.
             let server = twice.name().to_owned();
             let kind = RefreshErrorKind::Duplicate { server };
             return Err(RefreshError::new(&manager.engine.owner, kind));
@@ -119,7 +116,7 @@ fn declare(
         };
         let mut changes = set.remove_all_but(&wanted);
         for (name, (config, options)) in wanted {
-            let mut change = match set.declared.servers.get(&name) {
+            let mut change = match set.declared.get(&name) {
                 Some(server) if server.newest().same_process(&config) => {
                     set.keep(&name, config, &options)
                 }
@@ -137,41 +134,39 @@ fn declare(
     Ok(changes)
 }
 
-/// The declared set during a change, under both locks.
 struct Set<'a> {
     state: &'a mut State,
     declared: &'a mut Declared,
     owner: &'a Name,
     now: Time,
-    /// The slots that take over once they are ready.
     successors: Vec<(Name, SlotId)>,
 }
 
 impl Set<'_> {
     fn remove_all_but(&mut self, wanted: &Wanted) -> BTreeMap<Name, Change> {
-        let names = self.declared.servers.keys();
-        let missing: Vec<_> = names
-            .filter(|n| !wanted.contains_key(*n))
-            .cloned()
-            .collect();
-        let mut changes = BTreeMap::new();
-        for name in missing {
-            let mut change = Change::default();
-            for slot in self.declared.slots(&name) {
-                let end = self.retire(slot, &EndReason::Undeclared);
-                change.ends = end.or(change.ends);
+        let (kept, missing): (Declared, Declared) = std::mem::take(self.declared)
+            .into_iter()
+            .partition(|(name, _)| wanted.contains_key(name));
+        *self.declared = kept;
+        let removed = missing.into_iter().map(|(name, server)| {
+            if let Some((successor, _)) = server.successor {
+                self.retire(successor, &EndReason::Undeclared);
             }
-            self.declared.servers.remove(&name);
-            changes.insert(name, change);
-        }
-        changes
+            let ends = self.retire(server.slot, &EndReason::Undeclared);
+            let change = Change {
+                ends,
+                ..Change::default()
+            };
+            (name, change)
+        });
+        removed.collect()
     }
 
     /// Keeps an unchanged server's process and updates its settings. A failed server's budget is not
     /// renewed: a host that refreshes often would restart a broken server for ever.
     fn keep(&mut self, name: &Name, config: Arc<ServerConfig>, options: &FleetOptions) -> Change {
         let mut change = Change::default();
-        let Some(server) = self.declared.servers.get_mut(name) else {
+        let Some(server) = self.declared.get_mut(name) else {
             return change;
         };
         let beside = server.successor.is_some();
@@ -199,7 +194,8 @@ impl Set<'_> {
 
     /// Adds a server, which starts once its predecessor is proven gone.
     fn put(&mut self, name: &Name, config: Arc<ServerConfig>, options: &FleetOptions) -> Change {
-        let ends = self.declared.current(name).and_then(|(old, _)| {
+        let ends = self.declared.get(name).map(|server| server.slot);
+        let ends = ends.and_then(|old| {
             let was_live = self.state.table.is_live(old);
             let end = self.retire(old, &EndReason::ConfigChanged);
             end.filter(|_| was_live)
@@ -210,7 +206,7 @@ impl Set<'_> {
             slot,
             successor: None,
         };
-        self.declared.servers.insert(Arc::clone(name), server);
+        self.declared.insert(Arc::clone(name), server);
         Change {
             ends,
             starts: Some((slot, record)),
@@ -226,7 +222,7 @@ impl Set<'_> {
         options: &FleetOptions,
     ) -> Change {
         let (slot, record) = self.insert(name, &config, options, true);
-        let server = self.declared.servers.get_mut(name);
+        let server = self.declared.get_mut(name);
         let overtaken = server.and_then(|server| server.successor.replace((slot, config)));
         if let Some((overtaken, _)) = overtaken {
             self.retire(overtaken, &EndReason::ConfigChanged);

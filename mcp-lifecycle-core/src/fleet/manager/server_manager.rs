@@ -8,6 +8,7 @@ use super::declared::Declared;
 use crate::client::{LifecyclePeer, ServerObserver};
 use crate::fleet::engine::{Engine, Settings, State};
 use crate::fleet::owner::{builder, owner};
+use crate::fleet::slots::effect::SlotId;
 use crate::fleet::{AcquireError, AcquireErrorKind, ServerRecord, ShutdownError, ShutdownReport};
 use crate::launch::ServerIdentity;
 use crate::lock::Lock;
@@ -75,7 +76,7 @@ impl ServerManager {
     /// `limit`, with its last failure.
     pub async fn ready(&self, name: &str, limit: Duration) -> Result<LifecyclePeer, AcquireError> {
         let until = after(Instant::now(), limit);
-        let declared = || self.declared.lock().current(name).is_some();
+        let declared = || self.declared.lock().contains_key(name);
         let ready = self.engine.wait_for(|state| {
             if state.table.is_closed() {
                 return Some(Err(AcquireErrorKind::Closed));
@@ -89,7 +90,7 @@ impl ServerManager {
             Err(AcquireErrorKind::TimedOut {
                 timeout: limit,
                 holder: None,
-                last: declared().then(|| self.last_error(name)).flatten(),
+                last: self.last_error(name),
             })
         });
         ready.map_err(|kind| AcquireError::new(name, &self.engine.owner, kind))
@@ -100,25 +101,31 @@ impl ServerManager {
     ///
     /// Returns `false` if no server of this name is declared.
     pub fn retry(&self, name: &str) -> bool {
-        let Some((slot, _)) = self.declared.lock().current(name) else {
-            return false;
-        };
-        self.engine
-            .change(|state, now| state.table.reset(slot, now));
-        true
+        let slot = self.slot(name);
+        if let Some(slot) = slot {
+            self.engine
+                .change(|state, now| state.table.reset(slot, now));
+        }
+        slot.is_some()
+    }
+
+    fn slot(&self, name: &str) -> Option<SlotId> {
+        let declared = self.declared.lock();
+        declared.get(name).map(|server| server.slot)
     }
 
     fn peer(&self, state: &State, name: &str) -> Option<LifecyclePeer> {
-        let (slot, config) = self.declared.lock().current(name)?;
-        let peer = state.table.slot(slot)?.entry.client()?.peer().clone();
-        let peer = peer.call_options(config.call_options.clone());
+        let declared = self.declared.lock();
+        let server = declared.get(name)?;
+        let peer = state.table.slot(server.slot)?.entry.client()?.peer();
+        let options = server.config.call_options.clone();
+        let peer = peer.clone().call_options(options);
         peer.is_ready().then_some(peer)
     }
 
     fn last_error(&self, name: &str) -> Option<String> {
-        let records = self.engine.list();
-        let record = records.into_iter().find(|record| &*record.server == name)?;
-        record.last_error
+        let slot = self.slot(name)?;
+        self.engine.state.lock().table.slot(slot)?.last_error()
     }
 }
 

@@ -1,5 +1,3 @@
-//! Waits for the outcome of a start and of an end, for a refresh.
-
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -21,7 +19,7 @@ pub(super) fn succeed(manager: &ServerManager, name: Name, slot: SlotId) {
         let ready = engine.wait_for(|state| settled(state, slot)).await;
         engine.change(|state, now| {
             let mut declared = declared.lock();
-            let Some(server) = declared.servers.get_mut(&name) else {
+            let Some(server) = declared.get_mut(&name) else {
                 return;
             };
             // A later refresh may have replaced it.
@@ -46,7 +44,6 @@ enum Settled {
     Gone,
 }
 
-/// Returns the outcome of a start, once it is decided.
 fn settled(state: &State, id: SlotId) -> Option<Settled> {
     let Some(slot) = state.table.slot(id) else {
         return Some(Settled::Gone);
@@ -79,10 +76,7 @@ pub(super) async fn started(
     // over.
     let waits = || {
         let declared = manager.declared.lock();
-        let successor = declared
-            .servers
-            .get(name)
-            .and_then(|s| s.successor.as_ref());
+        let successor = declared.get(name).and_then(|s| s.successor.as_ref());
         successor.is_some_and(|(successor, _)| *successor == slot)
     };
     let settled = manager.engine.wait_for(|state| {

@@ -1,5 +1,3 @@
-//! Leases: requested, held and returned.
-
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +99,6 @@ debug_fields!(
 );
 
 impl Engine {
-    /// Leases a process for `key`, and creates its slot if there is none.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         key: &Key,

@@ -162,7 +162,6 @@ impl Drop for ScopeInner {
     }
 }
 
-/// Formats the owner of a scope's servers, for lists and events.
 pub(super) fn owner(pool: &str, scope: &str) -> Arc<str> {
     Arc::from(format!("{pool}/{scope}"))
 }

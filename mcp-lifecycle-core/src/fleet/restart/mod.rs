@@ -1,8 +1,5 @@
-//! Decides when a server may restart: [`RestartPolicy`] without a clock.
-//!
-//! A failed start and a death are both failures. Only an uptime of
-//! [`RestartPolicy::sustained_uptime`] ends a series of failures; a handshake does not, since a
-//! server that dies right after it would restart for ever.
+//! Decides when a server may restart. A failed start and a death are both failures, and a handshake
+//! ends no series of them: a server that dies right after it would restart for ever.
 
 #[cfg(test)]
 mod tests;
@@ -79,7 +76,6 @@ impl RestartPolicy {
     }
 }
 
-/// Time since the engine's start.
 pub(crate) type Time = Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +102,11 @@ impl Restarts {
         }
     }
 
-    /// Changes the policy; the series continues.
     pub(crate) fn set_policy(&mut self, policy: RestartPolicy) {
         self.policy = policy;
     }
 
-    /// Records a failed start (`uptime` is `None`) or a death after `uptime`.
-    ///
-    /// `entropy` spreads the retries of servers that failed together.
+    /// Records a failed start (`uptime` is `None`) or a death.
     pub(crate) fn failed(&mut self, uptime: Option<Duration>, now: Time, entropy: u64) -> Verdict {
         if uptime.is_some_and(|uptime| uptime >= self.policy.sustained_uptime) {
             self.failures = 0;
@@ -135,7 +128,6 @@ impl Restarts {
         Verdict::RetryAt(now.saturating_add(delay))
     }
 
-    /// Forgets the series, by hand or after the cooldown.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
@@ -153,7 +145,6 @@ impl Restarts {
     }
 }
 
-/// Returns the pause after the `failures`-th failure in a row.
 fn delay(policy: &RestartPolicy, failures: u32, entropy: u64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     let full = policy

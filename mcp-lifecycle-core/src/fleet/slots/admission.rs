@@ -13,13 +13,11 @@ use crate::terminate::EndReason;
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     live: usize,
-    /// Live, but ending.
     leaving: usize,
     /// Waiting for the end of a leaving one.
     promised: usize,
 }
 
-/// Capacity for a slot that wants to start.
 enum Room {
     Here,
     Soon,
@@ -27,7 +25,6 @@ enum Room {
 }
 
 impl<E: Entry> Table<E> {
-    /// Starts slots in the order of the queue, as far as possible.
     pub(super) fn start_ready(&mut self) {
         if self.queue.is_empty() {
             return;

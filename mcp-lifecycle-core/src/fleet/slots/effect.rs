@@ -1,5 +1,3 @@
-//! Inputs and orders of the table.
-
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -24,7 +22,6 @@ pub(crate) trait Entry {
     fn owner(&self) -> &Arc<str>;
     fn is_busy(&self) -> bool;
     fn is_dead(&self) -> bool;
-    /// The last failure.
     fn failure(&self) -> Option<Failure>;
 }
 
@@ -34,10 +31,13 @@ pub(crate) enum Effect {
         slot: SlotId,
         generation: Generation,
     },
-    /// End its process, or its start.
-    End { slot: SlotId, reason: EndReason },
-    /// Retry an end that was not proven.
-    EndAgain { slot: SlotId },
+    End {
+        slot: SlotId,
+        reason: EndReason,
+    },
+    EndAgain {
+        slot: SlotId,
+    },
     Grant {
         waiter: WaiterId,
         slot: SlotId,

@@ -3,7 +3,6 @@ use crate::fleet::FleetOptions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Demand {
     Declared,
-    /// It has a waiter or a lease.
     OnDemand,
 }
 

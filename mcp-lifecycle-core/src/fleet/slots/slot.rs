@@ -14,7 +14,6 @@ use crate::fleet::restart::{Restarts, Time, Verdict};
 use crate::fleet::{AcquireErrorKind, Sharing};
 use crate::terminate::EndReason;
 
-/// One slot. Its methods are the events in its life.
 #[derive(Debug)]
 pub(crate) struct Slot<E> {
     pub(crate) id: SlotId,
@@ -30,7 +29,6 @@ pub(crate) struct Slot<E> {
     waiters: VecDeque<Waiter>,
     idle_since: Time,
     last_used: Time,
-    /// The time when the process of this generation became ready, if it did.
     was_ready: Option<Time>,
     died_at: Time,
     unproven: u32,
@@ -119,7 +117,6 @@ impl<E: Entry> Slot<E> {
             && !self.entry.is_busy()
     }
 
-    /// Returns whether the slot holds nothing worth keeping.
     pub(in crate::fleet::slots) fn is_forgettable(&self, now: Time) -> bool {
         if self.is_live() || !self.waiters.is_empty() {
             return false;
@@ -263,7 +260,6 @@ impl<E: Entry> Slot<E> {
         }
     }
 
-    /// Forgets the failures, by hand.
     pub(in crate::fleet::slots) fn reset(&mut self) {
         self.restarts.reset();
         if matches!(self.state, Backoff | Exhausted) {

@@ -7,12 +7,9 @@ use crate::fleet::restart::Time;
 use crate::fleet::{AcquireErrorKind, ServerState};
 use crate::terminate::EndReason;
 
-/// Limit of failed servers without waiters that are remembered.
 const REMEMBERED: usize = 1024;
 
-/// All slots of one owner, and their common limits.
-///
-/// Methods leave their orders in [`take_effects`](Self::take_effects).
+/// All slots of one owner. Methods leave their orders in [`take_effects`](Self::take_effects).
 #[derive(Debug)]
 pub(crate) struct Table<E: Entry> {
     pub(super) slots: HashMap<SlotId, Slot<E>>,
@@ -88,7 +85,6 @@ impl<E: Entry> Table<E> {
         if self.closed {
             slot.retire(&EndReason::Shutdown, &mut self.out);
         }
-        // A slot on demand has no waiter yet.
         let settled = slot.wants_start() || self.closed;
         self.slots.insert(id, slot);
         if settled {
@@ -97,7 +93,6 @@ impl<E: Entry> Table<E> {
         id
     }
 
-    /// Leases the slot's process, if that is possible now.
     pub(crate) fn lease(&mut self, id: SlotId, now: Time) -> Option<Generation> {
         if self.closed {
             return None;
@@ -123,7 +118,6 @@ impl<E: Entry> Table<E> {
         waiter
     }
 
-    /// Removes a waiter. Returns `false` if it was already answered.
     pub(crate) fn cancel(&mut self, id: SlotId, waiter: WaiterId, now: Time) -> bool {
         let waited = self
             .slots
@@ -237,7 +231,6 @@ impl<E: Entry> Table<E> {
         }
     }
 
-    /// Returns when [`tick`](Self::tick) is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.slots.values().filter_map(Slot::deadline).min()
     }

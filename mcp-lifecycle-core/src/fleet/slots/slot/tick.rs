@@ -1,5 +1,3 @@
-//! Timed transitions of a slot.
-
 use std::time::Duration;
 
 use super::Slot;
@@ -10,8 +8,8 @@ use crate::fleet::slots::settings::Demand;
 use crate::terminate::EndReason;
 use crate::terminate::timing::END_AGAIN;
 
-/// Returns the pause after this many ends in a row without proof. Launchers that wait for a proof
-/// report it at once; the retry is for the others.
+/// Returns the pause after this many ends in a row without proof, for launchers that do not report
+/// one by themselves.
 pub(super) fn end_again_after(unproven: u32) -> Duration {
     let (first, longest) = END_AGAIN;
     first.saturating_mul(1 << unproven.min(16)).min(longest)
@@ -43,7 +41,6 @@ impl<E: Entry> Slot<E> {
         }
     }
 
-    /// Returns when [`tick`](Self::tick) is due.
     pub(in crate::fleet::slots) fn deadline(&self) -> Option<Time> {
         let is_unused = self.settings.demand == Demand::OnDemand && self.waiters.is_empty();
         match self.state {

@@ -72,7 +72,6 @@ impl<E: Entry> Slot<E> {
         format!("{server} of {owner} ({doing})")
     }
 
-    /// Removes a waiter. The start continues for others.
     pub(in crate::fleet::slots) fn cancel(&mut self, id: WaiterId, now: Time) -> bool {
         let before = self.waiters.len();
         self.waiters.retain(|waiter| waiter.id != id);
