@@ -1,12 +1,14 @@
 //! One call: time limits, cancellation, and the reason of a failure.
 
+use std::time::Duration;
+
 use rmcp::Peer;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
     ProgressToken, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::session::Session;
 use super::transport::decode::LifecycleFault;
@@ -15,7 +17,6 @@ use super::transport::progress::Progress;
 use super::{CallError, CallErrorKind, CallOptions};
 use crate::terminate::timing::after;
 
-/// The name of a call, for errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Called<'a> {
     Tool(&'a str),
@@ -86,35 +87,24 @@ pub(super) async fn guard<T>(
     }
     let _counted = session.calls.token();
     let mut call = std::pin::pin!(call);
-    let last = options
-        .max_total
-        .map(|total| (after(Instant::now(), total), total));
-    let mut idle = options.timeout.map(|wait| (Box::pin(sleep(wait)), wait));
-    // Completes with the limit that expired.
+    let from_now = |limit: Duration| (after(Instant::now(), limit), limit);
+    let total = options.max_total.map(from_now);
+    let mut idle = options.timeout.map(from_now);
+    let progress = progress.filter(|_| options.reset_on_progress);
     let timed_out = async {
-        let total = async {
-            match last {
-                Some((last, total)) => {
-                    sleep_until(last).await;
-                    total
-                }
-                None => std::future::pending().await,
-            }
-        };
-        let Some((idle, wait)) = idle.as_mut() else {
-            return total.await;
-        };
-        tokio::pin!(total);
         loop {
+            let Some((first, limit)) = idle.into_iter().chain(total).min() else {
+                return std::future::pending().await;
+            };
+            let renewed = async {
+                match progress {
+                    Some(progress) => progress.came.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                () = idle.as_mut() => return *wait,
-                total = &mut total => return total,
-                () = async {
-                    match progress.filter(|_| options.reset_on_progress) {
-                        Some(progress) => progress.came.notified().await,
-                        None => std::future::pending().await,
-                    }
-                } => idle.as_mut().reset(after(Instant::now(), *wait)),
+                () = sleep_until(first) => return limit,
+                () = renewed => idle = options.timeout.map(from_now),
             }
         }
     };

@@ -7,7 +7,6 @@ use crate::launch::macros::{debug_fields, setters};
 use crate::launch::{ServerLauncher, ServerSpec};
 use crate::terminate::TerminationPolicy;
 
-/// The default time limit of `server/discover`.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of one server: its program, its launcher, its limits.
@@ -85,7 +84,6 @@ impl ServerConfig {
         protocol: ProtocolPreference,
     }
 
-    /// Returns whether a process of `self` can serve as one of `other`.
     #[cfg(feature = "fleet")]
     pub(crate) fn same_process(&self, other: &Self) -> bool {
         self.kind.spec == other.kind.spec

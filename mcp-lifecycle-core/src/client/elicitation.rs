@@ -11,7 +11,6 @@ use super::call::{self, Called};
 use super::session::Session;
 use super::{CallError, CallErrorKind, CallOptions};
 
-/// Maximum number of rounds, as in rmcp.
 const MAX_ROUNDS: usize = rmcp::model::DEFAULT_MRTR_MAX_ROUNDS;
 
 pub(super) async fn call_tool(
@@ -42,7 +41,6 @@ fn protocol(session: &Session, called: Called<'_>, error: ServiceError) -> CallE
     called.failed(session, CallErrorKind::Protocol(Box::new(error)))
 }
 
-/// Lets the application's handler answer the server's requests.
 async fn answer(
     session: &Session,
     asked: InputRequiredResult,
@@ -71,7 +69,6 @@ async fn answer_one(
         InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
         InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
         InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
-        // A kind of input that this version of rmcp cannot request.
         _ => return Err(ServiceError::UnexpectedResponse),
     };
     let Some(running) = session.rmcp.get() else {

@@ -44,16 +44,13 @@ pub enum ProtocolPreference {
     Modern,
 }
 
-/// The newest version that begins with `initialize`.
 pub(super) const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
-/// The versions of the modern era, best first.
 pub(super) fn modern_versions() -> Vec<ProtocolVersion> {
     vec![ProtocolVersion::V_2026_07_28]
 }
 
 impl ProtocolPreference {
-    /// Returns the kind of handshake for a server with this remembered era.
     pub(super) fn mode(self, remembered: Option<Era>) -> ClientLifecycleMode {
         match (self, remembered) {
             (Self::Legacy, _) | (Self::Auto, Some(Era::Legacy)) => ClientLifecycleMode::Initialize,

@@ -31,14 +31,11 @@ pub struct ServerEvent {
 /// The events in the life of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum ServerEventKind {
-    /// The server is being started.
-    Starting { why: StartReason },
-    /// The launcher's progress in fetching or launching.
+    Starting {
+        why: StartReason,
+    },
     Progress(LaunchProgress),
     /// The server runs; the handshake begins.
     Launched {
@@ -46,22 +43,28 @@ pub enum ServerEventKind {
         /// The time of the launch, without the fetch before it.
         took: Duration,
     },
-    /// The server is ready for calls.
     Ready {
         identity: ServerIdentity,
         era: Era,
         took: Duration,
     },
-    /// The start failed.
-    Failed { error: StartError },
+    Failed {
+        error: StartError,
+    },
     /// The start was abandoned.
-    Cancelled { reason: EndReason },
-    /// Its main process exited by itself.
-    Exited { exit: ExitStatus },
+    Cancelled {
+        reason: EndReason,
+    },
+    Exited {
+        exit: ExitStatus,
+    },
     /// Its end has begun, on request or after its death.
-    Ending { reason: EndReason },
-    /// The server is not proven gone.
-    Unproven { error: TerminateError },
+    Ending {
+        reason: EndReason,
+    },
+    Unproven {
+        error: TerminateError,
+    },
     /// Nothing of it is left.
     Ended {
         reason: EndReason,
@@ -72,17 +75,14 @@ pub enum ServerEventKind {
 /// The reason a server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum StartReason {
-    /// The server is declared.
     Declared,
     /// A caller wants to use it.
     Wanted,
-    /// The server failed before.
-    Restart { failures: u32 },
+    Restart {
+        failures: u32,
+    },
 }
 
 /// The evidence of the end of a server.
@@ -118,7 +118,6 @@ impl ServerEventKind {
     }
 }
 
-/// Prints `files of agent: ready after 12.3ms (pid 7)`.
 impl fmt::Display for ServerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.server)?;
@@ -196,7 +195,6 @@ impl<T: ServerObserver + ?Sized> ServerObserver for Arc<T> {
     }
 }
 
-/// One process of a server, for its observer.
 #[derive(Clone)]
 pub(crate) struct Observed {
     pub(crate) server: Arc<str>,

@@ -1,5 +1,3 @@
-//! The application's handler, shared between rmcp's loop and our own calls.
-
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,10 +8,8 @@ use rmcp::service::{DynService, NotificationContext, RequestContext, RoleClient,
 use super::era::LEGACY_VERSION;
 use crate::terminate::callback::{guarded, guarded_async};
 
-/// Forwards to the application's handler, and turns a panic in it into an error response.
-///
-/// rmcp sends the handler's protocol version in `initialize`. Its default has no `initialize`, so
-/// this uses the newest legacy version.
+/// The application's handler. A panic in it becomes an error response. Its default protocol version
+/// has no `initialize`: then rmcp sends the newest legacy version.
 #[derive(Clone)]
 pub(super) struct SharedHandler {
     server: Arc<str>,

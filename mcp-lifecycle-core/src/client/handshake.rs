@@ -6,36 +6,25 @@ use rmcp::model::{ErrorData, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle_and_ct,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::era::modern_versions;
 use super::session::Session;
 use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
 use super::transport::stdio::StdioTransport;
-use super::{CallErrorKind, Era, StartErrorKind, TransportLimits};
-
-pub(super) struct Handshake<'a> {
-    pub(super) session: &'a Session,
-    pub(super) service: CancellationToken,
-    pub(super) limits: &'a TransportLimits,
-    pub(super) mode: ClientLifecycleMode,
-    /// The mode follows from a remembered era, which may be outdated.
-    pub(super) is_guess: bool,
-    pub(super) probe_timeout: Duration,
-}
+use super::{CallErrorKind, Era, ProtocolPreference, ServerConfig, StartErrorKind};
 
 /// Completes the handshake and puts rmcp's side of it into the session.
-pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErrorKind> {
-    let Handshake {
-        session,
-        service,
-        limits,
-        mode,
-        is_guess,
-        probe_timeout,
-    } = handshake;
+pub(super) async fn handshake(
+    session: &Session,
+    config: &ServerConfig,
+) -> Result<Era, StartErrorKind> {
+    let remembered = config.kind.remembered();
+    let mode = config.protocol.mode(remembered);
+    let is_guess = config.protocol == ProtocolPreference::Auto && remembered.is_some();
+    let probe_timeout = config.probe_timeout;
+    let service = session.service.child_token();
     let attempt = async |mode: ClientLifecycleMode, probe: Option<Duration>| {
-        let transport = StdioTransport::new(session.wire.clone(), limits, probe);
+        let transport = StdioTransport::new(session.wire.clone(), &config.limits, probe);
         let handler = session.handler.clone();
         serve_client_with_lifecycle_and_ct(handler, transport, mode, service.clone()).await
     };
@@ -79,7 +68,6 @@ pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErro
     Ok(Era::of(&version))
 }
 
-/// Returns the server's own refusal, if that is the failure.
 fn refused(error: &ClientInitializeError) -> Option<&ErrorData> {
     match error {
         ClientInitializeError::JsonRpcError(data) => Some(data),

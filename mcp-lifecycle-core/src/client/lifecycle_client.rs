@@ -13,7 +13,7 @@ use super::{ClientState, LifecyclePeer, ServerEventKind, SkippedLines};
 use crate::launch::macros::debug_fields;
 use crate::launch::{ExitStatus, ServerIdentity, TerminationSemantics};
 use crate::terminate::handle::{Attempt, Request};
-use crate::terminate::timing::{EXIT_AFTER_STREAM, REST_OF_OUTPUT, after};
+use crate::terminate::timing::{EXIT_AFTER_STREAM, REST_OF_OUTPUT};
 use crate::terminate::{EndReason, ServerHandle, TerminationOutcome, TerminationPolicy};
 
 /// An MCP client and the server it started.
@@ -149,40 +149,26 @@ pub(super) struct Pumps {
 
 /// Watches over one server. Kills it if dropped early, as when its runtime ends.
 pub(super) struct Watcher {
-    session: Arc<Session>,
-    attempt: Attempt,
+    pub(super) session: Arc<Session>,
+    pub(super) attempt: Attempt,
 }
 
-/// The way a server ended by itself.
 struct Death {
     reason: EndReason,
     exit: Option<ExitStatus>,
 }
 
 impl Watcher {
-    pub(super) fn new(session: Arc<Session>, attempt: Attempt) -> Self {
-        Self { session, attempt }
-    }
-
-    /// Waits until the server is to be ended or has ended by itself, and ends it.
     pub(super) async fn run(self, request: oneshot::Receiver<Request>, pumps: Pumps) {
         let session = &self.session;
         let outcome = {
             let mut by_itself = std::pin::pin!(self.by_itself());
-            let asked = tokio::select! {
+            let (mut reason, policy, mut death) = tokio::select! {
                 biased;
-                Ok(asked) = request => Ok(asked),
-                death = &mut by_itself => Err(death),
+                Ok((reason, policy)) = request => (reason, policy, None),
+                death = &mut by_itself => (self.dies(&death), session.policy(), Some(death)),
             };
-            let policy = match &asked {
-                Ok((_, policy)) => policy.clone(),
-                Err(_) => session.policy(),
-            };
-            let clock = EndClock::new(&policy);
-            let (mut reason, mut death) = match asked {
-                Ok((reason, _)) => (reason, None),
-                Err(death) => (self.dies(&death), Some(death)),
-            };
+            let begun = Instant::now();
             session.observed.event(ServerEventKind::Ending {
                 reason: reason.clone(),
             });
@@ -203,7 +189,7 @@ impl Watcher {
                     }
                 }
             }
-            self.end(reason, death, &policy, &clock, pumps).await
+            self.end(reason, death, &policy, begun, pumps).await
         };
         self.attempt.finish(&outcome);
     }
@@ -249,20 +235,23 @@ impl Watcher {
         reason: EndReason,
         death: Option<Death>,
         policy: &TerminationPolicy,
-        clock: &EndClock,
+        begun: Instant,
         mut pumps: Pumps,
     ) -> TerminationOutcome {
         let session = &self.session;
         let wire = &session.wire;
+        // Never beyond the policy's longest time.
+        let left = |limit: Duration| limit.saturating_sub(begun.elapsed());
+        let rest_of_output = || REST_OF_OUTPUT.min(left(policy.beside_rungs()));
         let has_exited = death.as_ref().is_some_and(|death| death.exit.is_some());
         if has_exited {
             // Output up to the exit still counts.
-            let _ = timeout(clock.rest(), wire.output_ended.cancelled()).await;
+            let _ = timeout(rest_of_output(), wire.output_ended.cancelled()).await;
         }
         wire.cancel_all_and_close(reason.as_str());
         if has_exited {
             // Drain stderr first, so that errors of calls can quote it.
-            wait_for(&mut pumps.stderr, clock.rest()).await;
+            wait_for(&mut pumps.stderr, rest_of_output()).await;
         }
         session.state.send_if_modified(|state| match state {
             ClientState::Ending { draining, .. } => std::mem::take(draining),
@@ -273,11 +262,11 @@ impl Watcher {
         }
         let explain = death.is_some() || reason == EndReason::StartFailed;
         let rungs = TerminationPolicy {
-            report_limit: policy.report_limit.min(clock.spare()),
+            report_limit: policy.report_limit.min(left(policy.beside_rungs())),
             ..policy.clone()
         };
         let outcome = {
-            let mut end = std::pin::pin!(self.attempt.climb(&rungs, reason, clock.begun));
+            let mut end = std::pin::pin!(self.attempt.climb(&rungs, reason, begun));
             tokio::select! {
                 outcome = &mut end => outcome,
                 () = wire.drain_output() => end.await,
@@ -287,47 +276,13 @@ impl Watcher {
         session.service.cancel();
         pumps.writer.abort();
         if explain {
-            wait_for(&mut pumps.stderr, clock.rest_of_all()).await;
+            let rest = REST_OF_OUTPUT.min(left(policy.longest()));
+            wait_for(&mut pumps.stderr, rest).await;
         }
         outcome
     }
 }
 
-/// The clocks of one end, which never exceed the policy's longest time.
-struct EndClock {
-    begun: Instant,
-    over: Instant,
-    /// The time at which the budget besides the ladder is used up.
-    spare_until: Instant,
-}
-
-impl EndClock {
-    fn new(policy: &TerminationPolicy) -> Self {
-        let begun = Instant::now();
-        Self {
-            begun,
-            over: after(begun, policy.longest()),
-            spare_until: after(begun, policy.beside_rungs()),
-        }
-    }
-
-    /// Returns the remaining time besides the ladder's rungs.
-    fn spare(&self) -> Duration {
-        self.spare_until.saturating_duration_since(Instant::now())
-    }
-
-    /// Returns how long to wait for output before the ladder.
-    fn rest(&self) -> Duration {
-        REST_OF_OUTPUT.min(self.spare())
-    }
-
-    /// Returns the same, after the ladder.
-    fn rest_of_all(&self) -> Duration {
-        REST_OF_OUTPUT.min(self.over.saturating_duration_since(Instant::now()))
-    }
-}
-
-/// Waits briefly for the end of a pump: another process may hold the pipe.
 async fn wait_for(pump: &mut Option<JoinHandle<()>>, limit: Duration) {
     if let Some(running) = pump
         && timeout(limit, running).await.is_ok()

@@ -1,10 +1,5 @@
-//! The MCP client that owns its server.
-//!
-//! The client is the only owner. [`LifecyclePeer`], which makes the calls, is cheap to clone and
-//! keeps nothing alive: when the client shuts down or is dropped, every peer's calls fail at once
-//! with the reason.
-//!
-//! This crate never replays calls, because only the caller knows whether a tool may run twice.
+//! The MCP client that owns its server. Calls are never replayed: only the caller knows whether a
+//! tool may run twice.
 
 pub(crate) mod call;
 pub(crate) mod config;

@@ -14,7 +14,6 @@ use super::session::Session;
 use super::{CallError, CallOptions};
 use crate::launch::macros::debug_fields;
 
-/// Generates the calls for which rmcp has a method.
 macro_rules! calls {
     ($($(#[$doc:meta])+ $name:ident($($params:ident: $type:ty)?) -> $answer:ty, $method:literal;)+) => {$(
         $(#[$doc])+

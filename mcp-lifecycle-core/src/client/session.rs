@@ -1,5 +1,3 @@
-//! The part of a connection that calls need, without the ownership of the server.
-
 use std::sync::{Arc, OnceLock};
 
 use rmcp::service::{DynService, RoleClient, RunningService};
@@ -66,7 +64,11 @@ impl Session {
             observed,
         });
         let (attempt, request) = handle.watch(Arc::clone(&session) as _);
-        tokio::spawn(Watcher::new(Arc::clone(&session), attempt).run(request, pumps));
+        let watcher = Watcher {
+            session: Arc::clone(&session),
+            attempt,
+        };
+        tokio::spawn(watcher.run(request, pumps));
         (session, handle)
     }
 
@@ -79,7 +81,6 @@ impl Session {
         *self.policy.lock() = policy;
     }
 
-    /// Returns the reason that calls are refused or fail, if they do.
     pub(super) fn end_error(&self) -> Option<CallErrorKind> {
         let state = self.state.borrow();
         let (reason, exit) = state.end_reason()?;
@@ -94,22 +95,19 @@ impl Session {
         })
     }
 
-    /// Returns the error of a call before the handshake.
     pub(super) fn not_connected(&self) -> CallErrorKind {
         self.end_error()
             .unwrap_or(CallErrorKind::Ending(EndReason::StartFailed))
     }
 
-    /// Completes with the reason when calls in flight are to fail.
-    /// Cancel safe.
+    /// Completes with the reason when calls in flight are to fail. Cancel safe.
     pub(super) async fn closed(&self) -> Option<CallErrorKind> {
         let mut state = self.state.subscribe();
-        // The session holds the sender. The guard must not be kept.
+        // The guard must not be kept.
         let _ = state.wait_for(ClientState::is_closed).await.is_ok();
         self.end_error()
     }
 
-    /// Returns the reason that a connection broke unexpectedly.
     pub(super) async fn broken(&self) -> Option<CallErrorKind> {
         timeout(CAUSE_KNOWN, self.closed()).await.ok().flatten()
     }

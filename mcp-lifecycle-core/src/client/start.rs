@@ -6,12 +6,11 @@ use rmcp::service::{DynService, RoleClient, Service};
 use tokio::time::{Instant, timeout_at};
 
 use super::event::Observed;
-use super::handshake::{Handshake, handshake};
+use super::handshake::handshake;
 use super::session::Session;
 use super::{
-    ClientState, Era, LifecycleClient, LifecyclePeer, ProtocolPreference, ServerConfig,
-    ServerEventKind, ServerObserver, StartError, StartErrorContext, StartErrorKind, StartPhase,
-    StartReason,
+    ClientState, Era, LifecycleClient, LifecyclePeer, ServerConfig, ServerEventKind,
+    ServerObserver, StartError, StartErrorContext, StartErrorKind, StartPhase, StartReason,
 };
 use crate::launch::macros::debug_fields;
 use crate::launch::{LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer};
@@ -93,7 +92,6 @@ debug_fields!(LifecycleClientBuilder, it { config: &it.config });
 pub(crate) struct StartAttempt {
     builder: LifecycleClientBuilder,
     asked: Instant,
-    /// The beginning of the start-up clock.
     begun: Instant,
 }
 
@@ -160,7 +158,6 @@ impl StartAttempt {
             .with_progress(move |step| observed.event(ServerEventKind::Progress(step.clone())))
     }
 
-    /// Returns the launcher's result, or the error `late` after the deadline.
     async fn in_time<T>(
         &self,
         phase: StartPhase,
@@ -182,7 +179,6 @@ impl StartAttempt {
         Err(self.failed(phase, kind))
     }
 
-    /// Completes the handshake, or ends the server and returns the reason.
     pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<Era, StartError> {
         let kind = match timeout_at(self.deadline(), self.shake_hands(client)).await {
             Ok(Ok(era)) => {
@@ -221,19 +217,9 @@ impl StartAttempt {
 
     async fn shake_hands(&self, client: &LifecycleClient) -> Result<Era, StartErrorKind> {
         let config = self.config();
-        let kind = &config.kind;
-        let remembered = kind.remembered();
         let session = client.peer.session();
-        let result = handshake(Handshake {
-            session,
-            service: session.service.child_token(),
-            limits: &config.limits,
-            mode: config.protocol.mode(remembered),
-            is_guess: config.protocol == ProtocolPreference::Auto && remembered.is_some(),
-            probe_timeout: config.probe_timeout,
-        })
-        .await;
-        kind.remember(result.as_ref().ok().copied());
+        let result = handshake(session, config).await;
+        config.kind.remember(result.as_ref().ok().copied());
         let era = result?;
         // An end that began meanwhile stands.
         session.state.send_if_modified(|state| {
@@ -257,25 +243,25 @@ impl StartAttempt {
             cleanup: Some(outcome),
             ..self.about(StartPhase::Handshake)
         };
-        self.tell_failure(StartError::new(context, kind))
+        self.report(context, kind)
     }
 
     fn failed(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
         let config = self.config();
-        // A panic of the launcher is logged.
         let unfinished = || config.launcher().unfinished(config.name());
         let unfinished = guarded("the launcher", config.name(), unfinished);
         let context = StartErrorContext {
             unfinished: unfinished.unwrap_or_default(),
             ..self.about(phase)
         };
-        self.tell_failure(StartError::new(context, kind))
+        self.report(context, kind)
     }
 
-    fn tell_failure(&self, error: StartError) -> StartError {
-        let told = error.clone();
+    fn report(&self, context: StartErrorContext, kind: StartErrorKind) -> StartError {
+        let error = StartError::new(context, kind);
+        let failed = error.clone();
         self.observed()
-            .event(ServerEventKind::Failed { error: told });
+            .event(ServerEventKind::Failed { error: failed });
         error
     }
 

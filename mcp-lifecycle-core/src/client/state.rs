@@ -5,15 +5,12 @@ use crate::terminate::{EndReason, TerminationOutcome};
 /// The state of a server. It determines which calls are refused or fail, and why.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum ClientState {
-    /// Launched, and in the handshake.
     Starting,
-    /// Ready for calls.
-    Ready { era: Era },
+    Ready {
+        era: Era,
+    },
     /// Its end has begun; new calls are refused.
     #[non_exhaustive]
     Ending {
@@ -26,7 +23,9 @@ pub enum ClientState {
         draining: bool,
     },
     /// The server has ended: proven, or with an error that names what may be left.
-    Ended { outcome: TerminationOutcome },
+    Ended {
+        outcome: TerminationOutcome,
+    },
 }
 
 impl ClientState {

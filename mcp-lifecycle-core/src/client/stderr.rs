@@ -8,7 +8,6 @@ use crate::launch::BoxRead;
 use crate::lock::Lock;
 use crate::terminate::callback::guarded;
 
-/// The last lines of one server's standard error.
 #[derive(Debug)]
 pub(crate) struct StderrTail {
     lines: Lock<VecDeque<String>>,

@@ -1,5 +1,3 @@
-//! One server as the files describe it, and its conversion.
-
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -118,7 +116,6 @@ pub(super) struct Found {
     pub(super) end: usize,
 }
 
-/// An error in an entry, perhaps at a piece of text in it.
 pub(super) struct Wrong {
     pub(super) kind: ConfigErrorKind,
     pub(super) at: Option<String>,
@@ -129,7 +126,6 @@ impl Entry {
         self.disabled || self.enabled == Some(false)
     }
 
-    /// Returns whether there is anything to launch: a command, or a launcher that determines it.
     pub(super) fn is_launchable(&self) -> bool {
         self.command.is_some() || (self.url.is_none() && self.launcher.is_some())
     }

@@ -10,7 +10,6 @@ use crate::launch::SpecError;
 /// `Display` begins with the position, as compilers do: `file:line:column: `.
 #[derive(Debug)]
 pub struct ConfigError {
-    /// Boxed, since a large error would make every `Result` large.
     context: Box<ConfigErrorContext>,
     kind: ConfigErrorKind,
 }
@@ -30,34 +29,25 @@ pub struct ConfigErrorContext {
 /// The kinds of errors.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum ConfigErrorKind {
-    /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Io(std::io::Error),
     /// The text is not well-formed, or a known key has a wrong value.
     #[error("{0}")]
     Syntax(String),
-    /// There is no table of servers.
     #[error("no servers: expected `mcpServers`, `servers`, `mcp.servers` or `mcp_servers`")]
     NoServers,
-    /// A reference to a variable cannot be resolved.
     #[error("server `{server}`: {problem}")]
     Variable { server: String, problem: String },
-    /// No launcher of this name is registered.
     #[error("server `{server}`: no launcher `{launcher}`; there are: {}", known.join(", "))]
     UnknownLauncher {
         server: String,
         launcher: String,
         known: Vec<String>,
     },
-    /// The resulting specification is not valid.
     #[error("server `{server}` is not valid: {cause}")]
     Spec { server: String, cause: SpecError },
-    /// The format is not compiled in.
     #[error("TOML is not compiled in; enable the feature `toml`")]
     NoToml,
 }

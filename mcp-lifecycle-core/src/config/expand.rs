@@ -5,7 +5,6 @@ pub(super) type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 /// An unresolvable reference. Shows the reference, never a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unresolved {
-    /// The reference as written, to find its position.
     pub(super) reference: String,
     pub(super) problem: String,
 }

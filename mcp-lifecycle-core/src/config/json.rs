@@ -31,7 +31,6 @@ pub(super) fn entries(text: &str) -> Result<Option<Vec<Found>>, ConfigError> {
     // Comments are blanked, so that positions stay those of the file.
     let mut blanked = text.to_owned();
     if json_strip_comments::strip(&mut blanked).is_err() {
-        // An unterminated comment is left to the parser.
         text.clone_into(&mut blanked);
     }
     let wrong = |error: &serde_json::Error, within: &str, start: usize| {
@@ -78,7 +77,6 @@ pub(super) fn entries(text: &str) -> Result<Option<Vec<Found>>, ConfigError> {
     Ok(Some(found))
 }
 
-/// Returns serde_json's message without its position.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

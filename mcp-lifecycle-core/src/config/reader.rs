@@ -37,15 +37,14 @@ pub struct ServerSet {
 /// An entry that is not launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum Skipped {
-    /// The server is reached by URL, so there is nothing to launch.
-    Remote { server: String },
-    /// The server is disabled.
-    Disabled { server: String },
+    Remote {
+        server: String,
+    },
+    Disabled {
+        server: String,
+    },
     /// The configuration is empty: none of the tables that hold servers is there.
     NoServers,
 }

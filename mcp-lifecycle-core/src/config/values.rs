@@ -1,5 +1,3 @@
-//! Types of values that JSON does not have.
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,43 +11,26 @@ pub(super) struct Span(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Spans;
-
-        impl Visitor<'_> for Spans {
-            type Value = Span;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "a time: a number of seconds, or text such as \"500ms\", \"30s\", \"2m\"",
-                )
-            }
-
-            fn visit_u64<E: Error>(self, seconds: u64) -> Result<Span, E> {
-                Ok(Span(Duration::from_secs(seconds)))
-            }
-
-            fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
-                self.visit_f64(seconds as f64)
-            }
-
-            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
-                let time = Duration::try_from_secs_f64(seconds);
-                time.map(Span)
-                    .map_err(|_| E::custom("a time cannot be negative or endless"))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                humantime::parse_duration(text)
-                    .map(Span)
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+        const EXPECTED: &str =
+            "expected a time: a number of seconds, or text such as \"500ms\", \"30s\", \"2m\"";
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Seconds(f64),
+            Text(String),
+        }
+        let written = Written::deserialize(deserializer).map_err(|_| D::Error::custom(EXPECTED))?;
+        match written {
+            Written::Seconds(seconds) => Duration::try_from_secs_f64(seconds)
+                .map_err(|_| D::Error::custom("a time cannot be negative or endless")),
+            Written::Text(text) => {
+                humantime::parse_duration(&text).map_err(|_| D::Error::custom(EXPECTED))
             }
         }
-
-        deserializer.deserialize_any(Spans)
+        .map(Self)
     }
 }
 
-/// A duration, or `false` for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MaybeSpan(pub(super) Option<Duration>);
 
@@ -69,7 +50,6 @@ impl<'de> Deserialize<'de> for MaybeSpan {
     }
 }
 
-/// Reads an array of strings, with a clear error for anything else.
 pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged, expecting = "expected an array of strings")]
@@ -80,7 +60,6 @@ pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     Ok(strings)
 }
 
-/// A table in the order of the file.
 #[derive(Debug)]
 pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
 

@@ -3,7 +3,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls an application's callback and logs a panic in it.
 pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T) -> Option<T> {
-    // A state that the callback leaves half done is the application's concern.
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(value) => Some(value),
         Err(panic) => {

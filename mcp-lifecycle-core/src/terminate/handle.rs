@@ -64,7 +64,6 @@ type Outcome = watch::Receiver<Option<TerminationOutcome>>;
 /// The state of a connection, which follows the end of its server.
 pub(crate) trait Follower: Send + Sync + 'static {
     fn begins(&self, reason: &EndReason);
-    /// Called once for each attempt.
     fn ended(&self, outcome: &TerminationOutcome);
 }
 
@@ -158,7 +157,6 @@ impl ServerHandle {
         outcome.is_some_and(|outcome| matches!(*outcome, Some(Ok(_))))
     }
 
-    /// Requests the end, unless it is in progress or done.
     fn begin(&self, policy: &TerminationPolicy, reason: &EndReason) -> Outcome {
         let shared = &self.shared;
         let mut run = shared.run.lock();
@@ -223,12 +221,10 @@ debug_fields!(
     }
 );
 
-/// Waits for an outcome; `None` if its task was lost.
 async fn known(mut outcome: Outcome) -> Option<TerminationOutcome> {
     outcome.wait_for(Option::is_some).await.ok()?.clone()
 }
 
-/// Returns whether an attempt is in progress, or was the last that is needed.
 fn is_joinable(outcome: &Outcome) -> bool {
     match &*outcome.borrow() {
         Some(known) => known.is_ok(),
@@ -244,52 +240,9 @@ impl Attempt {
         reason: EndReason,
         begun: Instant,
     ) -> TerminationOutcome {
-        let outcome = self.shared.climb(policy, reason, begun).await;
-        trace(&outcome);
-        outcome
-    }
-
-    pub(crate) fn finish(mut self, outcome: &TerminationOutcome) {
-        if let Some(sender) = self.outcome.take() {
-            if let Some(follower) = self.shared.follower.get() {
-                follower.ended(outcome);
-            }
-            sender.send_replace(Some(outcome.clone()));
-        }
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        if self.outcome.is_some() {
-            self.shared.kill_now();
-            if let Some(follower) = self.shared.follower.get() {
-                follower.ended(&Err(self.shared.task_lost(EndReason::OwnerDropped)));
-            }
-        }
-    }
-}
-
-impl Shared {
-    /// Begins an attempt that later callers join.
-    fn attempt(self: &Arc<Self>, run: &mut Run) -> (Attempt, Outcome) {
-        let (sender, outcome) = watch::channel(None);
-        run.outcome = Some(outcome.clone());
-        let attempt = Attempt {
-            shared: Arc::clone(self),
-            outcome: Some(sender),
-        };
-        (attempt, outcome)
-    }
-
-    async fn climb(
-        &self,
-        policy: &TerminationPolicy,
-        reason: EndReason,
-        begun: Instant,
-    ) -> TerminationOutcome {
-        let terminator = &*self.terminator;
-        let mut record = Record::new(self, policy.report_limit, begun);
+        let shared = &*self.shared;
+        let terminator = &*shared.terminator;
+        let mut record = Record::new(shared, policy.report_limit, begun);
         let mut ladder = Ladder::new(policy, &terminator.semantics());
         let mut exited = terminator.exited();
         let mut exit = None;
@@ -315,7 +268,7 @@ impl Shared {
                         ladder.on(Event::TimedOut)
                     } else {
                         if failed {
-                            self.kill_now();
+                            shared.kill_now();
                         }
                         question.ask_again();
                         Step::Wait
@@ -329,7 +282,7 @@ impl Shared {
                 }
                 () = until(overdue), if overdue.is_some() && action.is_some() => {
                     overdue = None;
-                    self.kill_now();
+                    shared.kill_now();
                     question.ask_again();
                     Step::Wait
                 }
@@ -341,7 +294,7 @@ impl Shared {
                     forced = phase == Phase::ForceEnd;
                     // Then the synchronous kill replaces an unacknowledged order.
                     overdue = forced.then(|| after(now, limit / 2));
-                    action = self.action(phase);
+                    action = shared.action(phase);
                     record.enter(phase);
                     question.ask_again();
                 }
@@ -351,7 +304,39 @@ impl Shared {
         }
     }
 
-    /// Returns the action on a rung, which runs beside the rung's wait.
+    pub(crate) fn finish(mut self, outcome: &TerminationOutcome) {
+        if let Some(sender) = self.outcome.take() {
+            trace(outcome);
+            if let Some(follower) = self.shared.follower.get() {
+                follower.ended(outcome);
+            }
+            sender.send_replace(Some(outcome.clone()));
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.outcome.is_some() {
+            self.shared.kill_now();
+            if let Some(follower) = self.shared.follower.get() {
+                follower.ended(&Err(self.shared.task_lost(EndReason::OwnerDropped)));
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn attempt(self: &Arc<Self>, run: &mut Run) -> (Attempt, Outcome) {
+        let (sender, outcome) = watch::channel(None);
+        run.outcome = Some(outcome.clone());
+        let attempt = Attempt {
+            shared: Arc::clone(self),
+            outcome: Some(sender),
+        };
+        (attempt, outcome)
+    }
+
     fn action(&self, phase: Phase) -> Option<Action<'_>> {
         match phase {
             Phase::CloseStdin => Some(Box::pin(async {
@@ -392,7 +377,6 @@ impl Shared {
 
 type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a>>;
 
-/// Completes with an action, once. Cancel safe.
 async fn acted(action: &mut Option<Action<'_>>) -> Result<(), StepError> {
     let Some(acting) = action else {
         return std::future::pending().await;
@@ -402,7 +386,6 @@ async fn acted(action: &mut Option<Action<'_>>) -> Result<(), StepError> {
     done
 }
 
-/// Waits until this time; not at all for `None`.
 async fn until(time: Option<Instant>) {
     if let Some(time) = time {
         sleep_until(time).await;

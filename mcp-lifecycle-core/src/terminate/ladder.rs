@@ -71,7 +71,6 @@ pub(crate) enum Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The main process has exited.
     MainExited,
     /// The current phase is over, or its action failed. The first one begins the ladder.
     TimedOut,

@@ -80,7 +80,6 @@ impl TerminationPolicy {
         .fold(self.beside_rungs(), Duration::saturating_add)
     }
 
-    /// Returns the longest time of everything besides the rungs.
     pub(crate) fn beside_rungs(&self) -> Duration {
         self.drain
             .saturating_add(self.flush)

@@ -57,7 +57,6 @@ impl EndReason {
 
 #[cfg(feature = "fleet")]
 impl EndReason {
-    /// Returns whether the server has ended by itself, which is a failure.
     pub(crate) fn is_servers_own(&self) -> bool {
         matches!(
             self,

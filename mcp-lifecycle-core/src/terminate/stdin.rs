@@ -22,7 +22,6 @@ pub struct ServerStdin {
     shared: Arc<Lock<Shared>>,
 }
 
-/// The owner's end of a [`ServerStdin`].
 #[derive(Clone)]
 pub(crate) struct StdinCloser {
     shared: Arc<Lock<Shared>>,
@@ -103,7 +102,6 @@ impl StdinCloser {
             writer.wake();
         }
         if let Some(mut io) = io {
-            // The server may have ended already.
             let _ = io.shutdown().await;
         }
     }

@@ -35,7 +35,7 @@ pub(crate) const PROOF_RESERVE: Duration = Duration::from_secs(1);
 /// Thirty years: practically never, and within the range of every clock.
 const NEVER: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
 
-/// Adds `wait` to `start`. `Duration::MAX` means for ever and must not overflow.
+/// `Duration::MAX` means for ever and must not overflow.
 pub(crate) fn after(start: Instant, wait: Duration) -> Instant {
     start + wait.min(NEVER)
 }

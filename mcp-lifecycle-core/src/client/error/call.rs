@@ -29,30 +29,22 @@ pub struct CallErrorContext {
 /// The reason a call failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum CallErrorKind {
-    /// The client is ending; the server was told to cancel the call.
     #[error("the client is ending ({0})")]
     Ending(EndReason),
-    /// The server died while the call was in flight, or before it was made.
     #[error("the server died: {exit}{}", tail(.stderr_tail))]
     ServerDied {
         exit: ExitStatus,
         stderr_tail: Vec<String>,
     },
-    /// The server closed its output, so no answer can come any more.
     #[error("the server closed its output")]
     OutputClosed,
-    /// The server closed its input, so it cannot be called any more.
     #[error("the server closed its input")]
     InputClosed,
     /// No answer in time. The server was told to cancel the call.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// The answer is longer than the limit for one message and was discarded.
     #[error(
         "the answer is over the limit of {limit} bytes for one message; raise \
          `TransportLimits::max_message` if it is meant to be so large"
@@ -61,21 +53,16 @@ pub enum CallErrorKind {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The answer is not a valid JSON-RPC message.
     #[error("the answer is malformed: {0}")]
     Malformed(String),
-    /// The server does not read its input and the queue to it is full.
     #[error("the server is not reading its input: {queued} bytes are queued, the limit is {limit}")]
     NotReading {
-        /// The size of the queue, in bytes.
         queued: usize,
         /// The limit in bytes.
         limit: usize,
     },
-    /// The server answered with an error.
     #[error("the server answered with an error: {0}")]
     Server(Box<rmcp::ErrorData>),
-    /// The protocol layer failed.
     #[error("the call failed: {}", ErrorChain(&**.0))]
     Protocol(Box<ServiceError>),
 }
@@ -109,10 +96,8 @@ impl fmt::Display for CallErrorContext {
     }
 }
 
-/// Number and length of the stderr lines in a message: the cause is rarely in the last line.
 const SHOWN: (usize, usize) = (5, 300);
 
-/// Formats the last lines of stderr as a suffix of a message.
 pub(super) fn tail(lines: &[String]) -> String {
     let (most, longest) = SHOWN;
     let said = lines.iter().filter(|line| !line.trim().is_empty());

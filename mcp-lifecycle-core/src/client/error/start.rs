@@ -82,42 +82,28 @@ pub enum StartPhase {
 /// The kinds of failures.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum StartErrorKind {
-    /// The launcher could not start it.
     #[error("{}", .0.kind())]
     Launch(LaunchError),
-    /// The server was not ready in time.
     #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
     Timeout(Duration),
-    /// The launcher did not fetch in time what the server needs.
     #[error("not prepared within {0:?}; raise the prepare timeout if there is much to fetch")]
     PrepareTimeout(Duration),
-    /// The server exited before the handshake was complete.
     #[error("it exited before the handshake was complete ({0})")]
     Exited(ExitStatus),
-    /// The server closed its output before the handshake was complete.
     #[error("it closed its output before the handshake was complete")]
     OutputClosed,
-    /// The server closed its input before the handshake was complete.
     #[error("it closed its input before the handshake was complete")]
     InputClosed,
-    /// Client and server have no protocol version in common.
     #[error("no protocol version in common (the server speaks: {})", server.join(", "))]
     ProtocolVersion { server: Vec<String> },
-    /// The server answered the handshake with an error.
     #[error("it refused the handshake: {0}")]
     Refused(Box<rmcp::ErrorData>),
-    /// The server's answer to the handshake is not valid MCP.
     #[error("its answer to the handshake is not valid MCP: {0}")]
     Malformed(String),
-    /// The application's handler factory panicked.
     #[error("its handler could not be made: the application's `handler` panicked")]
     Handler,
-    /// The client was shut down while it started.
     #[error("the start was cancelled")]
     Cancelled,
 }

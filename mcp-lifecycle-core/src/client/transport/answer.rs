@@ -38,7 +38,6 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Reads a key without its quotes, and the text of its value, which may be cut off.
     fn member(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         self.rest = self.rest.trim_ascii_start();
         let key = self.string()?;
@@ -78,7 +77,6 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Finds the comma or the brace behind a value, or the end of the text.
 fn end_of_value(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;

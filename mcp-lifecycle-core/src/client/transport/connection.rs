@@ -22,7 +22,6 @@ use crate::terminate::{EndReason, ServerStdin};
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,
-    /// The lines outside the protocol, if there were any.
     pub(crate) skipped: Lock<Option<SkippedLines>>,
     /// Cancelled by the owner when the main process has exited.
     pub(crate) exited: CancellationToken,
@@ -33,7 +32,6 @@ pub(crate) struct Connection {
     pub(crate) output_ended: CancellationToken,
     pub(super) pending: Pending,
     pub(super) progress: Lock<HashMap<NumberOrString, Arc<Progress>>>,
-    /// The ID of an abandoned probe.
     pub(super) given_up: Lock<Option<RequestId>>,
     pub(super) late_discover: AtomicBool,
     /// The read half; empty once the owner has taken it.
@@ -62,7 +60,6 @@ impl Connection {
         self.pending.len()
     }
 
-    /// Returns the reason to end a server that closed a stream and keeps running.
     pub(crate) fn closed_half(&self) -> EndReason {
         match self.leaving.is_cancelled() {
             true => EndReason::InputClosed,

@@ -18,18 +18,12 @@ pub(crate) const LIFECYCLE_ERROR: ErrorCode = ErrorCode(-32_099);
 /// The reason that an answer could not be used, passed through rmcp as the data of an error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LifecycleFault {
-    TooLarge {
-        limit: usize,
-    },
-    Malformed {
-        problem: String,
-    },
-    /// The probe for the era was not answered in time.
+    TooLarge { limit: usize },
+    Malformed { problem: String },
     NoAnswer,
 }
 
 impl LifecycleFault {
-    /// Returns the fault that an error stands for, if it is one of ours.
     pub(crate) fn of(error: &ErrorData) -> Option<Self> {
         let data = error
             .data
@@ -44,7 +38,6 @@ pub(super) enum Decoded {
     Message(Box<RxJsonRpcMessage<RoleClient>>),
     /// An answer without a pending request.
     Stray(RequestId),
-    /// Neither JSON-RPC nor an answer.
     Junk,
 }
 
@@ -107,7 +100,6 @@ fn decode_complete(line: &[u8], pending: &Pending) -> Result<Decoded, String> {
     }
 }
 
-/// Explains a decoding failure better than the untagged type's error does.
 fn describe(line: &[u8], error: &serde_json::Error) -> String {
     match std::str::from_utf8(line) {
         Err(utf8) => format!("invalid UTF-8 at byte {}", utf8.valid_up_to()),
@@ -116,7 +108,6 @@ fn describe(line: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Length of the areas at both ends of a line in which the ID is searched.
 const ID_WINDOW: usize = 128;
 
 /// Finds the ID of an answer without parsing all of it: servers write it near the beginning

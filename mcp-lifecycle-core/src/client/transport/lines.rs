@@ -23,22 +23,17 @@ use crate::launch::macros::debug_fields;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     Complete(&'a [u8]),
-    /// The beginning of an oversized line; the rest is discarded.
     Oversized(&'a [u8]),
 }
 
 pub(crate) struct LineReader {
     io: BoxRead,
-    /// The beginning of an incomplete line.
     partial: Vec<u8>,
-    /// Number of bytes of `partial` that were searched for a newline.
     searched: usize,
-    /// `true` while the rest of an oversized line is discarded.
     discarding: bool,
     limit: usize,
 }
 
-/// Number of reads before other tasks get a turn.
 pub(super) const READS_PER_TURN: usize = 32;
 
 /// Size of one read, which is the capacity of a pipe.
@@ -94,7 +89,6 @@ impl LineReader {
         }
     }
 
-    /// Passes on all lines until the stream ends or fails.
     pub(crate) async fn drain(mut self, mut sink: impl FnMut(Line<'_>)) {
         std::future::poll_fn(|cx| {
             for _ in 0..READS_PER_TURN {
@@ -122,7 +116,6 @@ impl LineReader {
         true
     }
 
-    /// Passes on lines from a buffer that began with an incomplete one.
     fn take_partial(&mut self, read: usize, sink: &mut dyn FnMut(Line<'_>)) -> bool {
         let buffer = std::mem::take(&mut self.partial);
         if read == 0 {
@@ -177,7 +170,6 @@ impl LineReader {
     }
 }
 
-/// Makes room for at least one more read; doubles the size for a long line.
 fn make_room(partial: &mut Vec<u8>) {
     let wanted = SCRATCH.max(partial.len());
     let is_long = partial.len() >= SCRATCH / 4;
@@ -191,7 +183,6 @@ fn make_room(partial: &mut Vec<u8>) {
     partial.reserve(wanted);
 }
 
-/// Keeps a buffer for the next long line on this thread, if it is larger than the kept one.
 fn put_spare(mut buffer: Vec<u8>) {
     buffer.clear();
     let spare = SPARE.take();

@@ -1,10 +1,6 @@
-//! Newline-delimited JSON-RPC over a server's byte streams, as an rmcp transport.
-//!
-//! rmcp's own holds a lock across a blocked write, sends each message from its own task, and drops
-//! what it cannot read: a server that does not read its input blocks `close` and every timeout,
-//! messages overtake each other, and an oversized answer hangs its call. This one queues
-//! synchronously in a bounded queue, reads without a buffer of its own while idle, fails the call
-//! whose answer cannot be used, and never writes to the server by itself.
+//! Newline-delimited JSON-RPC over a server's byte streams, as an rmcp transport. Unlike rmcp's
+//! own, it never waits for a server that does not read, keeps the order of messages, and fails the
+//! call whose answer cannot be used.
 
 mod answer;
 pub(crate) mod connection;

@@ -1,5 +1,3 @@
-//! The queue to a server: filled synchronously, emptied in batches.
-
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, MutexGuard};
@@ -13,10 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum SendError {
-    /// The connection is closed.
     #[error("the connection to the server is closed")]
     Closed,
-    /// The server does not read, and the queue is full.
     #[error("{queued} bytes are queued to a server that does not read (limit {limit})")]
     Full { queued: usize, limit: usize },
 }
@@ -30,7 +26,6 @@ pub(crate) struct Outbox {
     state: Lock<State>,
     pipe: Lock<Pipe>,
     limit: usize,
-    /// Cancelled when a write has failed: the server's input is gone.
     broken: CancellationToken,
 }
 
@@ -43,16 +38,13 @@ struct State {
     writer: Option<Waker>,
 }
 
-/// Stdin, and the batch that is being written to it.
 #[derive(Debug)]
 struct Pipe {
     stdin: Option<ServerStdin>,
     batch: Vec<u8>,
-    /// Number of bytes of `batch` that are written.
     written: usize,
 }
 
-/// Buffers over this size are freed once they are empty.
 const KEPT_CAPACITY: usize = 4096;
 
 impl Outbox {
@@ -145,7 +137,6 @@ impl Outbox {
         }
     }
 
-    /// Returns whether everything that was accepted has been written.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.lock();
         state.queue.is_empty() && state.in_pipe == 0
@@ -181,7 +172,6 @@ impl Outbox {
         }
     }
 
-    /// Drops the queue, since its reader is gone.
     fn give_up(&self, mut state: MutexGuard<'_, State>) {
         state.accepting = false;
         state.queue = Vec::new();
@@ -215,7 +205,6 @@ impl State {
 }
 
 impl Pipe {
-    /// Writes the batch. An error drops stdin.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.batch.len() {
             let Some(stdin) = self.stdin.as_mut() else {

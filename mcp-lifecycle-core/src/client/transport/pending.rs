@@ -3,12 +3,10 @@ use std::collections::HashMap;
 use crate::lock::Lock;
 use rmcp::model::{ClientRequest, RequestId};
 
-/// The kind of a request, as far as the transport distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// `initialize`: must not be cancelled (specification 2025-11-25).
     Initialize,
-    /// `server/discover`: the probe for the era.
     Discover,
     /// `tools/call`: its result is decoded directly.
     CallTool,

@@ -14,7 +14,6 @@ pub(crate) struct Progress {
 type Tell = dyn Fn(&ProgressNotificationParam) + Send + Sync;
 
 impl Progress {
-    /// Returns a follower; `None` if the call needs none.
     pub(crate) fn wanted(resets: bool, tell: Option<&Arc<Tell>>) -> Option<Arc<Self>> {
         let follows = || {
             Arc::new(Self {

@@ -21,7 +21,6 @@ use super::pending::Asked;
 use crate::client::SkippedLines;
 use crate::terminate::timing::LAST_WORDS;
 
-/// Shown length of a skipped line, in bytes.
 const SKIPPED_SHOWN: usize = 120;
 
 /// Number of messages before other tasks get a turn. rmcp spawns a task for each notification: those
@@ -33,7 +32,6 @@ const MESSAGES_PER_TURN: usize = 16;
 pub(crate) struct StdioTransport {
     wire: Arc<Connection>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,
-    /// Number of messages since other tasks had a turn.
     in_turn: usize,
     max_message: usize,
     leaving: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -138,7 +136,6 @@ impl StdioTransport {
         Some(poll.map(|read| read.unwrap_or(false)))
     }
 
-    /// Ready when a timer changed the state.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_answered = |(id, _): &(RequestId, _)| self.wire.pending.get(id).is_none();
         if self.probe.as_ref().is_some_and(is_answered) {

@@ -1,5 +1,3 @@
-//! The part of a handle that the owner of a connection uses.
-
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -44,7 +42,6 @@ impl ServerHandle {
 }
 
 impl Attempt {
-    /// Completes when the main process has ended. Cancel safe.
     pub(crate) async fn exited(&self) -> ExitStatus {
         self.shared.terminator.exited().await
     }

@@ -1,5 +1,3 @@
-//! The request for a proof, and the report of what came of it.
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +15,7 @@ use crate::terminate::{
 /// The request to a launcher for the proof.
 pub(super) struct Question<'a> {
     terminator: &'a dyn ProcessTerminator,
-    /// The pending answer; `None` after a failure.
     gone: Option<Answer<'a>>,
-    /// The reason of the last failure.
     pub(super) cause: Option<StepError>,
 }
 
@@ -34,7 +30,6 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Requests the proof again after a failure.
     pub(super) fn ask_again(&mut self) {
         self.gone.get_or_insert_with(|| self.terminator.gone());
     }
