@@ -13,7 +13,6 @@ impl<T> Lock<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks; `None` if another thread holds the lock.
     #[cfg(feature = "client")]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         use std::sync::TryLockError::{Poisoned, WouldBlock};

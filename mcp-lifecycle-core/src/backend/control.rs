@@ -1,6 +1,3 @@
-//! A thread for operations that must outlive their caller: creations in flight, attached streams,
-//! removals.
-
 use std::io;
 use std::sync::{Mutex, PoisonError};
 

@@ -10,13 +10,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Longest answer in bytes, more than any token needs.
+/// Longest answer in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Longest quote of a helper's stderr, in bytes.
 const COMPLAINT: u64 = 2048;
 
-/// Time limit for the rest of stderr after a helper's exit.
 const REST: Duration = Duration::from_millis(300);
 
 /// Result of a helper. Its output may be secret and is left out of `Debug`.
@@ -62,7 +60,6 @@ fn is_child(pid: nix::unistd::Pid) -> bool {
     waitid(Id::Pid(pid), look).is_ok()
 }
 
-/// There is no check without reaping here, so no group is signalled.
 #[cfg(target_vendor = "apple")]
 fn is_child(_: nix::unistd::Pid) -> bool {
     false
@@ -117,7 +114,6 @@ pub async fn ask(mut command: Command, input: &[u8]) -> io::Result<Answer> {
     })
 }
 
-/// Reads to the end and keeps the beginning.
 async fn keep(stderr: Option<impl AsyncRead + Unpin>, complaint: &mut Vec<u8>) {
     if let Some(mut stderr) = stderr {
         let _ = (&mut stderr).take(COMPLAINT).read_to_end(complaint).await;

@@ -1,11 +1,5 @@
-//! The common parts of launchers that talk to an engine or a cluster. Internal to this workspace: it changes
-//! without notice.
-//!
-//! * [`control`]: a thread for operations that outlive their caller.
-//! * [`random`]: random unique names.
-//! * [`output`]: the engine's messages as a byte stream.
-//! * [`fields`]: raw fields of the engine's request, merged over options.
-//! * [`helper`]: runs programs that provide credentials.
+//! The common parts of launchers that talk to an engine or a cluster. Internal to this workspace:
+//! it changes without notice.
 
 pub mod control;
 pub mod fields;

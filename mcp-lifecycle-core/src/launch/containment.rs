@@ -1,19 +1,14 @@
-//! Containment as data: the mechanism that holds a server together, and the reach of an end.
-
 use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error;
 
-/// The reach of an action.
-///
-/// Ordered: a wider reach is greater.
+/// The reach of an action; a wider one is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the reach has its name")]
 pub enum Reach {
-    /// No process.
     Nothing,
-    /// The main process alone.
     Process,
     /// The main process and everything that stayed in its process group.
     Group,

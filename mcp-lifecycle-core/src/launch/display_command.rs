@@ -15,7 +15,6 @@ pub struct DisplayCommand<'a> {
 
 const BLANK: &str = "***";
 
-/// Words in option names that mark a secret value.
 const SECRET_WORDS: &str = "token secret password passwd api-key apikey api_key credential auth";
 
 impl ServerSpec {
@@ -57,7 +56,6 @@ fn is_secret(option: &str) -> bool {
     SECRET_WORDS.split(' ').any(|word| option.contains(word))
 }
 
-/// Masks the password in `scheme://user:password@host`.
 fn blank_url(text: &str) -> String {
     let blanked = || {
         let (scheme, rest) = text.split_once("://")?;

@@ -1,5 +1,3 @@
-//! The environment variables that a server inherits from its host.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
@@ -22,7 +20,6 @@ pub enum InheritEnv {
     Nothing,
 }
 
-/// The variables of [`InheritEnv::AllowList`].
 const ALLOWED: &str = if cfg!(windows) {
     "APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE \
      PROGRAMDATA PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP TZ USERNAME USERPROFILE WINDIR"
@@ -30,7 +27,7 @@ const ALLOWED: &str = if cfg!(windows) {
     "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
 };
 
-/// Returns whether two names mean one variable; Windows ignores case.
+/// Windows ignores the case of names.
 fn is_same(a: &OsStr, b: &OsStr) -> bool {
     match cfg!(windows) {
         true => a.eq_ignore_ascii_case(b),

@@ -45,7 +45,7 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// Names common signals. Their numbers are the same on every supported Unix.
+/// The numbers are the same on every supported Unix.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

@@ -4,25 +4,19 @@ use std::fmt;
 /// signals or removes a server by these numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum ServerIdentity {
-    /// A process on this machine.
     Process {
         pid: u32,
         /// Its start time, if known: on Linux in clock ticks since boot (`/proc/PID/stat` field
         /// 22), on Windows in units of 100 ns since 1601.
         start_time: Option<u64>,
     },
-    /// A container.
     Container {
         /// The engine's full ID.
         id: String,
         name: String,
     },
-    /// A process on another machine.
     Remote {
         /// A URL or a command, without secrets.
         executor: String,

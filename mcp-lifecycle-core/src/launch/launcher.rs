@@ -1,6 +1,3 @@
-//! The two seams of the project: [`ServerLauncher`] starts a server,
-//! [`ProcessTerminator`] ends it.
-
 use std::fmt;
 use std::sync::Arc;
 

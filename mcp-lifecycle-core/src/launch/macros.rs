@@ -12,7 +12,6 @@ macro_rules! settings {
     };
 }
 
-/// Generates a setter for each listed field.
 macro_rules! setters {
     ($($field:ident: $type:ty),+ $(,)?) => {$(
         #[doc = concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]

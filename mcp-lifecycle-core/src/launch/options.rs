@@ -1,5 +1,3 @@
-//! [`ServerSpec::read_options`]: a launcher's own options as a type.
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -57,7 +55,6 @@ fn invalid(name: &str, problem: String) -> SpecError {
     }
 }
 
-/// Converts `readOnlyRoot` to `read_only_root`.
 fn in_snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for c in name.chars() {

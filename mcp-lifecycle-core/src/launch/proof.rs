@@ -6,19 +6,16 @@ use super::Remnant;
 /// The evidence that a proof rests on. Each launcher documents its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum Evidence {
-    /// Every process was reaped.
     Reaped,
-    /// The kernel says that the server's cgroup is empty.
     CgroupEmpty,
-    /// The kernel says that the server's process group is empty.
     ProcessGroupEmpty,
     /// No readable process carries the server's identity. Not readable is one that wiped its
     /// environment, is another user's, or is not dumpable.
     NoneMarked,
     /// No process that was reparented since the server's start can be the server's.
     NoneAdopted,
-    /// The server's PID namespace has ended.
     NamespaceEnded,
     /// The kernel says that no process of the server's job object is active (Windows).
     JobEmpty,

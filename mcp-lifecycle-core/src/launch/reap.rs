@@ -48,7 +48,6 @@ impl UnknownRemnant {
     }
 }
 
-/// Prints `process 42 (node): its environment cannot be read: Permission denied`.
 impl fmt::Display for UnknownRemnant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)

@@ -77,7 +77,6 @@ impl ServerSpec {
 }
 
 impl Hash for ServerSpec {
-    /// Hashes a part; equality compares the rest.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
         self.program.hash(state);

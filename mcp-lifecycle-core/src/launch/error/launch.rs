@@ -26,12 +26,8 @@ pub struct LaunchErrorContext {
 /// The kinds of failures, by what the caller can do about them.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "a field of a variant has the name of what it is"
-)]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum LaunchErrorKind {
-    /// No program of this name in any searched directory.
     #[error(
         "program `{program}` was not found in PATH ({}); install it or give its full path{}",
         join(.searched),
@@ -42,25 +38,19 @@ pub enum LaunchErrorKind {
         /// The directories, in search order.
         searched: Vec<PathBuf>,
     },
-    /// There is no file at the path.
     #[error("no file at {}{}", .0.display(), hint(&.0.to_string_lossy()))]
     NoSuchFile(PathBuf),
-    /// The file cannot be executed.
     #[error("{} is not executable; check its permissions and, for a script, its first line", .0.display())]
     NotExecutable(PathBuf),
-    /// The path is a directory.
     #[error("{} is a directory, not a program", .0.display())]
     IsDirectory(PathBuf),
-    /// The working directory cannot be entered.
     #[error("working directory {} cannot be entered: {cause}", path.display())]
     WorkingDirectory {
         path: PathBuf,
         cause: std::io::Error,
     },
-    /// The specification is not valid for this launcher.
     #[error("the server specification is not valid: {0}")]
     InvalidSpec(SpecError),
-    /// A required guarantee cannot be given here.
     #[error("a required guarantee is not available here: {0}")]
     Containment(ContainmentUnavailable),
     /// A limit of the system, the launcher or the remote side was reached.
@@ -104,7 +94,6 @@ impl LaunchError {
     }
 }
 
-/// Explains the most common mistake in configurations.
 fn hint(program: &str) -> &'static str {
     match program.contains(char::is_whitespace) {
         true => "; the command contains spaces: put its arguments into `args`",

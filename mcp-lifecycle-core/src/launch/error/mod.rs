@@ -35,7 +35,6 @@ impl fmt::Display for ErrorChain<'_> {
     }
 }
 
-/// Formats the cause with its own causes, as a suffix of a message.
 pub(super) fn because(cause: Option<&BoxError>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {}", ErrorChain(&**cause)))
 }
