@@ -82,10 +82,6 @@ impl LifecycleClient {
     }
 
     /// Does the same as [`shutdown`](Self::shutdown), with a reason and a policy.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`shutdown`](Self::shutdown), after the policy's longest time at most.
     pub async fn shutdown_with(
         &self,
         reason: EndReason,

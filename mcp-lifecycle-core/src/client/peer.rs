@@ -92,11 +92,7 @@ impl LifecyclePeer {
         self.call_tool_with(params, &self.options).await
     }
 
-    /// Calls a tool with these options.
-    ///
-    /// # Errors
-    ///
-    /// Errors and cancel safety are those of [`call_tool`](Self::call_tool).
+    /// Does the same as [`call_tool`](Self::call_tool), with these options.
     pub async fn call_tool_with(
         &self,
         params: CallToolRequestParams,

@@ -19,11 +19,8 @@ use crate::terminate::callback::{guarded, guarded_async};
 use crate::terminate::timing::after;
 
 impl LifecycleClient {
-    /// Starts a server with the default handler and observer, as [`LifecycleClientBuilder::start`].
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`], after everything that had been started was ended.
+    /// Starts a server as [`LifecycleClientBuilder::start`] does, with the default handler and
+    /// observer.
     pub async fn start(server: ServerConfig) -> Result<Self, StartError> {
         Self::builder(server).start().await
     }

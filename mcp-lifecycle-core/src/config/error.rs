@@ -17,8 +17,8 @@ pub struct ConfigError {
 /// The position of a [`ConfigError`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct ConfigErrorContext {
-    /// The file, if any.
     pub file: Option<PathBuf>,
     /// The line, from 1; 0 for the whole file.
     pub line: usize,

@@ -56,7 +56,8 @@ pub enum AcquireErrorKind {
     },
     #[error("an earlier process of it is not proven gone{}", also(.0))]
     Unproven(Option<String>),
-    #[error("the limit of {limit} live servers {} is reached; held by: {}", of(*.of_server), holders.join(", "))]
+    #[error("the limit of {limit} live servers of {} is reached; held by: {}",
+        if *of_server { "this server" } else { "the pool" }, holders.join(", "))]
     Capacity {
         limit: usize,
         /// `true` if it is the limit of this server, rather than of the pool.
@@ -114,13 +115,5 @@ fn renewed(retry_in: &Option<Duration>) -> String {
     match retry_in {
         Some(wait) => format!(" for another {wait:.0?}"),
         None => String::new(),
-    }
-}
-
-fn of(server: bool) -> &'static str {
-    if server {
-        "of this server"
-    } else {
-        "of the pool"
     }
 }

@@ -8,16 +8,14 @@ use crate::terminate::EndReason;
 /// The current state of one server, its owner, and why it is alive.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct ServerRecord {
-    /// The server's name.
     pub server: Arc<str>,
     /// The owner: the name of the manager or pool, and the scope.
     pub owner: Arc<str>,
-    /// The launcher's name.
     pub launcher: String,
     /// The command, for people; likely secrets are masked.
     pub command: String,
-    /// The state of the server.
     pub state: ServerState,
     /// The reason it is alive, or still listed.
     pub kept_by: KeptBy,
@@ -25,21 +23,16 @@ pub struct ServerRecord {
     pub identity: Option<ServerIdentity>,
     /// The number of this process among those of its server, from 1; 0 before the first.
     pub generation: u64,
-    /// Leases held.
     pub leases: usize,
-    /// The number of callers that wait for a lease.
     pub waiting: usize,
-    /// Requests in flight.
     pub in_flight: usize,
     /// Time since the start of the process began.
     pub age: Option<Duration>,
     /// Time since it was last leased or declared.
     pub last_use: Duration,
-    /// Failures in a row.
     pub failures: u32,
     /// Time until it may start again.
     pub next_attempt: Option<Duration>,
-    /// The last failure.
     pub last_error: Option<String>,
 }
 

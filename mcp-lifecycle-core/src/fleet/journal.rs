@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::client::{ServerEvent, ServerEventKind, ServerObserver};
+#[cfg(feature = "metrics")]
 use crate::terminate::callback::guarded;
 
 /// Traces and reports the events of one manager or pool.

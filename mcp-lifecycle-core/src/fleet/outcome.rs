@@ -18,8 +18,8 @@ pub struct RefreshReport {
 /// The outcome of a refresh for one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct ServerOutcome {
-    /// The server's name.
     pub server: Arc<str>,
     /// `true` if the refresh fails without it.
     pub required: bool,
@@ -32,10 +32,10 @@ pub struct ServerOutcome {
 /// The outcome of a server's start.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the outcome has its name")]
 pub enum StartOutcome {
     /// The server was unchanged and keeps its process.
     Kept,
-    /// The server was started and is ready.
     Ready,
     /// The server could not be started; its restart policy decides what follows.
     Failed(StartError),

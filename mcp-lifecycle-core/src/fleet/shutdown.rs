@@ -22,12 +22,10 @@ pub struct ShutdownReport {
 /// The end of one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct ServerEnd {
-    /// The server's name.
     pub server: Arc<str>,
-    /// The owner of the server.
     pub owner: Arc<str>,
-    /// The evidence of its end.
     pub result: Result<EndResult, TerminateError>,
 }
 

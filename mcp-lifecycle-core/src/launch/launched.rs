@@ -23,14 +23,12 @@ pub struct LaunchedServer {
 
 /// The pieces of a [`LaunchedServer`].
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct LaunchedParts {
-    /// The server's stdin.
     pub stdin: BoxWrite,
-    /// The server's stdout.
     pub stdout: BoxRead,
     /// The server's stderr, if separate.
     pub stderr: Option<BoxRead>,
-    /// The means to end the server.
     pub terminator: Arc<dyn ProcessTerminator>,
 }
 

@@ -15,12 +15,10 @@ pub struct TerminateError(Arc<TerminateErrorContext>);
 /// The subject of a [`TerminateError`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct TerminateErrorContext {
-    /// The server's name in its specification.
     pub server: String,
-    /// The identity of the server.
     pub identity: ServerIdentity,
-    /// The reason for the termination.
     pub reason: EndReason,
     /// The living remnants, as far as they are known.
     pub survivors: Vec<Remnant>,

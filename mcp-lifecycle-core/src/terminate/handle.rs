@@ -305,11 +305,9 @@ impl Attempt {
     }
 
     pub(crate) fn finish(mut self, outcome: &TerminationOutcome) {
+        trace(outcome);
+        self.shared.ended(outcome);
         if let Some(sender) = self.outcome.take() {
-            trace(outcome);
-            if let Some(follower) = self.shared.follower.get() {
-                follower.ended(outcome);
-            }
             sender.send_replace(Some(outcome.clone()));
         }
     }
@@ -319,9 +317,8 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if self.outcome.is_some() {
             self.shared.kill_now();
-            if let Some(follower) = self.shared.follower.get() {
-                follower.ended(&Err(self.shared.task_lost(EndReason::OwnerDropped)));
-            }
+            let lost = self.shared.task_lost(EndReason::OwnerDropped);
+            self.shared.ended(&Err(lost));
         }
     }
 }
@@ -355,6 +352,12 @@ impl Shared {
         guarded("the launcher's last resort", &self.server, || {
             self.terminator.kill_now();
         });
+    }
+
+    fn ended(&self, outcome: &TerminationOutcome) {
+        if let Some(follower) = self.follower.get() {
+            follower.ended(outcome);
+        }
     }
 
     fn task_lost(&self, reason: EndReason) -> TerminateError {

@@ -8,12 +8,11 @@ use crate::launch::{Containment, ExitStatus, Gone, ServerIdentity};
 /// The reason a server was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the reason has its name")]
 pub enum EndReason {
-    /// Its owner shut it down.
     Shutdown,
     /// Its owner was dropped without a shutdown.
     OwnerDropped,
-    /// Its main process exited by itself.
     ServerExited,
     /// The server closed its output but kept running.
     OutputClosed,
@@ -21,15 +20,12 @@ pub enum EndReason {
     InputClosed,
     /// Its start failed or was cancelled.
     StartFailed,
-    /// Its configuration changed.
     ConfigChanged,
-    /// It is no longer declared.
     Undeclared,
     /// It was not used for the idle time of its pool.
     Idle,
     /// Another server needs this capacity.
     Evicted,
-    /// Its scope ended.
     ScopeEnded,
     /// An application-specific reason.
     Other(String),
@@ -102,20 +98,16 @@ pub struct PhaseRecord {
 /// [`TerminateError`](crate::terminate::TerminateError).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct TerminationReport {
-    /// The server's name in its specification.
     pub server: String,
-    /// The identity of the server.
     pub identity: ServerIdentity,
-    /// The reason for the termination.
     pub reason: EndReason,
-    /// The exit status of its main process.
     pub exit: ExitStatus,
     /// The rungs that were climbed, in order.
     pub phases: Vec<PhaseRecord>,
     /// The proof, with the remnants that were swept or reported.
     pub gone: Gone,
-    /// The server's containment.
     pub containment: Containment,
     /// Time from the first step to the proof.
     pub took: Duration,

@@ -1,8 +1,5 @@
 //! Fixed times of the core, and addition of durations.
 //!
-//! Configurable times are in [`TerminationPolicy`](super::TerminationPolicy), `ServerConfig`,
-//! `RestartPolicy`, `CallOptions` and `AcquireOptions`.
-//!
 //! | Constant | How long | From | Until |
 //! |---|---|---|---|
 //! | `EXIT_AFTER_STREAM` | 250 ms | the end of the server's output, or of its input | its exit, or they count as separate events |

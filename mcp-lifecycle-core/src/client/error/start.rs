@@ -15,16 +15,13 @@ pub struct StartError(Arc<(StartErrorContext, StartErrorKind)>);
 /// The subject of a [`StartError`].
 #[derive(Debug)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub struct StartErrorContext {
-    /// The server's name in its specification.
     pub server: String,
     /// Its command, for people.
     pub command: String,
-    /// The step that failed.
     pub phase: StartPhase,
-    /// The time until the failure.
     pub elapsed: Duration,
-    /// The last lines the server wrote to standard error.
     pub stderr_tail: Vec<String>,
     /// The lines on its standard output that were not the protocol, if any.
     pub skipped: Option<SkippedLines>,

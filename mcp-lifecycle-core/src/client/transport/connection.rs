@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, JsonRpcMessage,
@@ -32,8 +31,8 @@ pub(crate) struct Connection {
     pub(crate) output_ended: CancellationToken,
     pub(super) pending: Pending,
     pub(super) progress: Lock<HashMap<NumberOrString, Arc<Progress>>>,
-    pub(super) given_up: Lock<Option<RequestId>>,
-    pub(super) late_discover: AtomicBool,
+    /// The ID of an abandoned probe, and whether it was answered late.
+    pub(super) given_up: Lock<Option<(RequestId, bool)>>,
     /// The read half; empty once the owner has taken it.
     pub(super) reader: Lock<Option<LineReader>>,
 }
@@ -51,7 +50,6 @@ impl Connection {
             pending: Pending::default(),
             progress: Lock::default(),
             given_up: Lock::new(None),
-            late_discover: AtomicBool::new(false),
             reader: Lock::new(Some(LineReader::new(stdout, limits.max_message))),
         })
     }
@@ -97,7 +95,7 @@ impl Connection {
     }
 
     pub(crate) fn late_discover(&self) -> bool {
-        self.late_discover.load(Ordering::Relaxed)
+        matches!(*self.given_up.lock(), Some((_, true)))
     }
 }
 

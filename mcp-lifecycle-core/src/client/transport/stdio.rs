@@ -2,7 +2,6 @@ use std::collections::VecDeque;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready as ready_or_return};
 use std::time::Duration;
 
@@ -148,7 +147,7 @@ impl StdioTransport {
             if self.wire.pending.remove(id).is_some() {
                 self.inbox
                     .push_back(fault(id.clone(), &LifecycleFault::NoAnswer));
-                *self.wire.given_up.lock() = Some(id.clone());
+                *self.wire.given_up.lock() = Some((id.clone(), false));
             }
             self.probe = None;
             return Poll::Ready(());
@@ -210,8 +209,9 @@ impl Sink<'_> {
             }
             Decoded::Stray(id) => {
                 tracing::debug!(%id, "an answer that nobody waits for");
-                if self.wire.given_up.lock().as_ref() == Some(&id) {
-                    self.wire.late_discover.store(true, Ordering::Relaxed);
+                match &mut *self.wire.given_up.lock() {
+                    Some((probe, late)) if *probe == id => *late = true,
+                    _ => {}
                 }
             }
             Decoded::Junk => {

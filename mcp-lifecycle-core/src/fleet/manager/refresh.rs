@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::declared::{Declared, Server};
 use super::settled::{ended, started, succeed};
 use crate::client::ServerConfig;
 use crate::fleet::engine::State;
@@ -20,6 +19,25 @@ use crate::terminate::EndReason;
 
 type Name = Arc<str>;
 type Wanted = BTreeMap<Name, (Arc<ServerConfig>, FleetOptions)>;
+
+/// The declared servers by name.
+pub(super) type Declared = BTreeMap<Name, Server>;
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) slot: SlotId,
+    /// The slot that replaces it once it is ready, with its configuration.
+    pub(super) successor: Option<(SlotId, Arc<ServerConfig>)>,
+}
+
+impl Server {
+    pub(super) fn newest(&self) -> &Arc<ServerConfig> {
+        self.successor
+            .as_ref()
+            .map_or(&self.config, |(_, config)| config)
+    }
+}
 
 #[derive(Default)]
 struct Change {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use rmcp::service::{RoleClient, Service};
 use tokio::time::{Instant, timeout_at};
 
-use super::declared::Declared;
+use super::refresh::Declared;
 use crate::client::{LifecyclePeer, ServerObserver};
 use crate::fleet::engine::{Engine, Settings, State};
 use crate::fleet::owner::{builder, owner};

@@ -1,7 +1,4 @@
-//! Servers on demand, leased and shared: [`ServerPool`](server_pool::ServerPool).
-//!
-//! Two callers share a process only if everything that determines it is equal by value: the scope,
-//! the launcher, the whole specification with its environment, and the caller's identity, if given.
+//! Servers on demand, leased and shared.
 
 pub(crate) mod lease;
 pub(crate) mod options;

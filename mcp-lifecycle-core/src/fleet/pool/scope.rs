@@ -65,10 +65,6 @@ impl Scope {
     }
 
     /// Does the same as [`acquire`](Self::acquire), with options.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`acquire`](Self::acquire).
     pub async fn acquire_with(
         &self,
         server: impl Into<FleetServer>,

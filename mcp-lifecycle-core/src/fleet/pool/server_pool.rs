@@ -28,20 +28,12 @@ pub struct ServerPool {
 }
 
 impl ServerPool {
-    /// Leases a server outside any scope.
-    ///
-    /// # Errors
-    ///
-    /// Errors and cancel safety are those of [`Scope::acquire`].
+    /// Leases a server outside any scope, as [`Scope::acquire`] does for one.
     pub async fn acquire(&self, server: impl Into<FleetServer>) -> Result<Lease, AcquireError> {
         self.root.acquire(server).await
     }
 
-    /// Leases a server outside any scope, with options.
-    ///
-    /// # Errors
-    ///
-    /// Errors and cancel safety are those of [`Scope::acquire`].
+    /// Leases a server outside any scope, as [`Scope::acquire_with`] does for one.
     pub async fn acquire_with(
         &self,
         server: impl Into<FleetServer>,

@@ -144,16 +144,11 @@ impl<E: Entry> Table<E> {
     }
 
     pub(crate) fn started(&mut self, id: SlotId, generation: Generation, now: Time) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.started(generation, now, &mut self.out);
-        }
-        self.start_ready();
+        self.update(id, now, |slot, out| slot.started(generation, now, out));
     }
 
     pub(crate) fn died(&mut self, id: SlotId, generation: Generation, now: Time) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.died(generation, now);
-        }
+        self.update(id, now, |slot, _| slot.died(generation, now));
     }
 
     pub(crate) fn ended(
@@ -164,24 +159,29 @@ impl<E: Entry> Table<E> {
         entropy: u64,
         now: Time,
     ) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.ended(generation, proven, entropy, now, &mut self.out);
-        }
-        self.reconcile(id, now);
+        self.update(id, now, |slot, out| {
+            slot.ended(generation, proven, entropy, now, out);
+        });
     }
 
     pub(crate) fn retire(&mut self, id: SlotId, reason: &EndReason, now: Time) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.retire(reason, &mut self.out);
-        }
-        self.reconcile(id, now);
+        self.update(id, now, |slot, out| slot.retire(reason, out));
     }
 
     pub(crate) fn reset(&mut self, id: SlotId, now: Time) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            slot.reset();
-        }
         self.end_again(id);
+        self.update(id, now, |slot, _| slot.reset());
+    }
+
+    fn update(
+        &mut self,
+        id: SlotId,
+        now: Time,
+        event: impl FnOnce(&mut Slot<E>, &mut Vec<Effect>),
+    ) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            event(slot, &mut self.out);
+        }
         self.reconcile(id, now);
     }
 
@@ -207,11 +207,10 @@ impl<E: Entry> Table<E> {
         self.closed = true;
         let ids: Vec<_> = self.slots.keys().copied().collect();
         for id in ids {
-            if let Some(slot) = self.slots.get_mut(&id) {
-                slot.retire(reason, &mut self.out);
-                slot.end_again(&mut self.out);
-            }
-            self.reconcile(id, now);
+            self.update(id, now, |slot, out| {
+                slot.retire(reason, out);
+                slot.end_again(out);
+            });
         }
     }
 
@@ -224,10 +223,7 @@ impl<E: Entry> Table<E> {
             .map(|s| s.id)
             .collect();
         for id in ids {
-            if let Some(slot) = self.slots.get_mut(&id) {
-                slot.tick(now, &mut self.out);
-            }
-            self.reconcile(id, now);
+            self.update(id, now, |slot, out| slot.tick(now, out));
         }
     }
 

@@ -1,5 +1,7 @@
 //! A server's output as one of many things that a runtime has to do.
 
+use std::sync::atomic::Ordering;
+
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::*;
