@@ -1,12 +1,9 @@
-//! Between the types of the core and those of the wire.
-
 use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
 use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, Gone, RemnantKind, StepError};
 
 use crate::wire::protocol::extension::GoneNotification;
 use crate::wire::protocol::extension::{WireContainment, WireReach, WireRemnant};
 
-/// A remnant on the other machine, as this side names it.
 pub fn remnant(wire: WireRemnant) -> Remnant {
     match wire.kind.as_str() {
         "container" => Remnant::container(wire.id, wire.name),
@@ -14,7 +11,6 @@ pub fn remnant(wire: WireRemnant) -> Remnant {
     }
 }
 
-/// A remnant for the wire.
 pub fn wire_remnant(remnant: &Remnant) -> WireRemnant {
     WireRemnant {
         kind: match remnant.kind {
@@ -54,7 +50,6 @@ pub fn wire_proof(process_id: &str, proof: Result<Gone, StepError>) -> GoneNotif
     wire
 }
 
-/// Containment over there.
 pub fn containment(wire: &WireContainment) -> Containment {
     let mut containment = Containment::new(
         format!("executor: {}", wire.mechanism),
@@ -71,7 +66,6 @@ pub fn containment(wire: &WireContainment) -> Containment {
     }
 }
 
-/// Containment for the wire.
 pub fn wire_containment(containment: &Containment) -> WireContainment {
     WireContainment {
         mechanism: containment.mechanism.to_string(),

@@ -1,5 +1,3 @@
-//! [`Mutex`]: a lock without poisoning.
-
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 /// A mutex. Its holders keep the data consistent at every step, so that a panic does no harm.
@@ -15,7 +13,6 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `None` while it is held.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),

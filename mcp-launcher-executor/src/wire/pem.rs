@@ -8,12 +8,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Returns the certificates of a file, at least one.
 pub fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, BoxError> {
     chain_in(file, &read(file)?)
 }
 
-/// Returns the certificates in the content of a file.
 pub fn chain_in(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BoxError> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -24,12 +22,10 @@ pub fn chain_in(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     }
 }
 
-/// Returns the private key in a file.
 pub fn key(file: &Path) -> Result<PrivateKeyDer<'static>, BoxError> {
     key_in(file, &read(file)?)
 }
 
-/// Returns the private key in the content of a file.
 pub fn key_in(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, BoxError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound => named(file, "there is no private key in it"),
@@ -37,12 +33,10 @@ pub fn key_in(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, BoxErro
     })
 }
 
-/// Returns the certificates of a file as trust anchors.
 pub fn roots(file: &Path) -> Result<RootCertStore, BoxError> {
     roots_in(file, &read(file)?)
 }
 
-/// Does the same with the content of a file.
 pub fn roots_in(file: &Path, pem: &[u8]) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
     for certificate in chain_in(file, pem)? {
@@ -55,7 +49,6 @@ fn read(file: &Path) -> Result<Vec<u8>, BoxError> {
     std::fs::read(file).map_err(|error| named(file, error))
 }
 
-/// Returns an error that names a file.
 pub fn named(file: &Path, problem: impl Display) -> BoxError {
     format!("{}: {problem}", file.display()).into()
 }

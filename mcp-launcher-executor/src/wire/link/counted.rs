@@ -1,5 +1,3 @@
-//! A stream that counts and limits received bytes.
-
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,7 +11,6 @@ pub struct Counted<S> {
     #[pin]
     stream: S,
     read: u64,
-    /// Remaining bytes, if limited.
     admitted: Option<usize>,
     after_read: Option<AfterRead<S>>,
 }
@@ -36,7 +33,6 @@ impl<S> Counted<S> {
         self
     }
 
-    /// Returns the number of bytes read.
     pub fn read_so_far(&self) -> u64 {
         self.read
     }
@@ -46,7 +42,6 @@ impl<S> Counted<S> {
         self.admitted = Some(bytes);
     }
 
-    /// Returns whether everything admitted has been read.
     pub fn is_held(&self) -> bool {
         self.admitted == Some(0)
     }

@@ -8,7 +8,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Incoming, Link, LinkError};
 
-/// Size of one read.
 const READ: usize = 64 * 1024;
 
 /// Lines of JSON; blank ones are ignored.
@@ -16,9 +15,7 @@ pub struct LineLink<R, W> {
     read: R,
     write: W,
     input: BytesMut,
-    /// Number of bytes of `input` without a newline.
     scanned: usize,
-    /// Number of discarded bytes of an oversized line.
     discarded: usize,
     limit: usize,
     output: BytesMut,
@@ -27,7 +24,6 @@ pub struct LineLink<R, W> {
 }
 
 impl<R, W> LineLink<R, W> {
-    /// Creates a link for lines of up to `limit` bytes.
     pub fn new(read: R, write: W, limit: usize) -> Self {
         Self {
             read,
@@ -42,7 +38,6 @@ impl<R, W> LineLink<R, W> {
         }
     }
 
-    /// Takes the next line out of the buffer.
     fn next_line(&mut self) -> Option<Incoming> {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.input[self.scanned..]) else {

@@ -25,7 +25,6 @@ pub const HIGH_WATER: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub enum Incoming {
-    /// One message.
     Frame(Bytes),
     /// A sign of life below the protocol.
     Alive,
@@ -44,7 +43,6 @@ impl LinkError {
         }
     }
 
-    /// Returns whether a frame of ours was too large for the other end.
     pub fn is_too_large(&self) -> bool {
         #[cfg(feature = "websocket")]
         return matches!(self, Self::Closed { code, .. } if *code == CloseCode::TooLarge as u16);
@@ -53,7 +51,6 @@ impl LinkError {
     }
 }
 
-/// Frames in both directions.
 pub trait Link: Send {
     /// Returns the next frame; `None` at the end.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>>;
@@ -87,7 +84,6 @@ pub trait Link: Send {
     /// default. No effect on a line-based link.
     fn admit(&mut self, _bytes: usize) {}
 
-    /// Returns whether the admitted bytes have arrived.
     fn is_held(&self) -> bool {
         false
     }
@@ -95,28 +91,20 @@ pub trait Link: Send {
     /// Sends the reason of the end, if possible; must still be flushed.
     fn close(&mut self, _code: CloseCode, _reason: &str) {}
 
-    /// Writes out what is queued.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>>;
 }
 
 /// The reason to end a link, as in WebSockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseCode {
-    /// The link is not needed any more.
     Normal = 1000,
-    /// This end is shutting down.
     Away = 1001,
-    /// The other end broke the protocol.
     Protocol = 1002,
-    /// The other end violated a policy.
     Policy = 1008,
-    /// A frame is too large.
     TooLarge = 1009,
-    /// There is no capacity now.
     TryAgain = 1013,
 }
 
-/// The reason that a link ended.
 #[derive(Debug, Error)]
 pub enum LinkError {
     #[error("the transport failed")]

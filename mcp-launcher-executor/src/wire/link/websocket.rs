@@ -1,5 +1,3 @@
-//! One message per WebSocket frame: text, or raw output.
-
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -20,13 +18,10 @@ pub struct WebSocketLink<S> {
     accounted: u64,
 }
 
-/// Overhead of a client's control frame.
 const CONTROL: usize = 6;
 
-/// Overhead of an answer to a ping.
 const PONG: usize = 16;
 
-/// Returns the settings for frames of up to `limit` bytes.
 pub fn config(limit: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(limit))

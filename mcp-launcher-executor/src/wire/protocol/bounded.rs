@@ -10,20 +10,16 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 /// Maximum number of arguments: as many as the kernel accepts.
 pub(super) const ARGUMENTS: usize = 128 * 1024;
 
-/// Maximum number of variables.
 pub(super) const VARIABLES: usize = 4096;
 
-/// Maximum number of patterns.
 pub(super) const PATTERNS: usize = 256;
 
-/// Parses a list of at most `MOST` strings.
 pub(super) fn strings<'de, D: Deserializer<'de>, const MOST: usize>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {
     deserializer.deserialize_seq(Bounded::<MOST>)
 }
 
-/// Parses a map of at most `MOST` strings.
 pub(super) fn variables<'de, D: Deserializer<'de>, const MOST: usize>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {

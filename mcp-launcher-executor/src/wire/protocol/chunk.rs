@@ -1,5 +1,3 @@
-//! Bytes on the wire: base64 with padding.
-
 use std::fmt;
 
 use base64::Engine as _;

@@ -1,5 +1,3 @@
-//! Encodes messages.
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -8,59 +6,47 @@ use super::process::Stream;
 use super::{RequestId, RpcError};
 
 #[derive(Serialize)]
-struct Envelope<'a, P, R> {
+struct Call<'a, P> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RequestId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    params: Option<P>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<R>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a RpcError>,
+    method: &'a str,
+    params: P,
+}
+
+#[derive(Serialize)]
+struct Answer<'a, R> {
+    id: &'a RequestId,
+    #[serde(flatten)]
+    outcome: Outcome<'a, R>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome<'a, R> {
+    Result(R),
+    Error(&'a RpcError),
 }
 
 pub fn encode_request(id: &RequestId, method: &str, params: &impl Serialize) -> String {
-    text(&Envelope::<_, ()> {
-        id: Some(id),
-        method: Some(method),
-        params: Some(params),
-        result: None,
-        error: None,
-    })
+    let id = Some(id);
+    text(&Call { id, method, params })
 }
 
 pub fn encode_notification(method: &str, params: &impl Serialize) -> String {
-    text(&Envelope::<_, ()> {
-        id: None,
-        method: Some(method),
-        params: Some(params),
-        result: None,
-        error: None,
-    })
+    let id = None;
+    text(&Call { id, method, params })
 }
 
-/// Encodes the answer to a successful request.
 pub fn encode_result(id: &RequestId, result: &impl Serialize) -> String {
-    text(&Envelope::<(), _> {
-        id: Some(id),
-        method: None,
-        params: None,
-        result: Some(result),
-        error: None,
-    })
+    let outcome = Outcome::Result(result);
+    text(&Answer { id, outcome })
 }
 
 /// Encodes the answer to a failed request; with a `None` ID, which the protocol writes as -1.
 pub fn encode_error(id: Option<&RequestId>, error: &RpcError) -> String {
-    text(&Envelope::<(), ()> {
-        id: Some(id.unwrap_or(&RequestId::Number(-1))),
-        method: None,
-        params: None,
-        result: None,
-        error: Some(error),
-    })
+    let id = id.unwrap_or(&RequestId::Number(-1));
+    let outcome = Outcome::<()>::Error(error);
+    text(&Answer { id, outcome })
 }
 
 /// Encodes `process/output` without a serializer, as it is the most frequent message.

@@ -1,5 +1,3 @@
-//! Error answers.
-
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,12 +6,10 @@ use thiserror::Error;
 
 use super::MalformedMessage;
 
-/// The codes that the protocol uses.
 pub mod code {
     /// The request is not valid in this state; also malformed JSON, with id -1.
     pub const INVALID_REQUEST: i64 = -32600;
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters do not fit the method.
     pub const INVALID_PARAMS: i64 = -32602;
     /// The server failed: a program that cannot be started, a broken pipe.
     pub const INTERNAL: i64 = -32603;
@@ -26,16 +22,12 @@ pub mod code {
     pub const LIMIT: i64 = -32020;
 }
 
-/// An error answer to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Error)]
 #[error("{message} (code {code})")]
 pub struct RpcError {
-    /// One of [`code`], or the peer's own.
     pub code: i64,
-    /// The error in words for people.
     #[serde(default)]
     pub message: String,
-    /// For programs.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -66,12 +58,10 @@ impl RpcError {
         }
     }
 
-    /// The word for programs among its data, if there is one.
     pub fn kind(&self) -> Option<&str> {
         self.data.as_ref()?.get("kind")?.as_str()
     }
 
-    /// The directories among its data in which a program was looked for.
     pub fn searched(&self) -> Vec<PathBuf> {
         let data = self.data.as_ref();
         let searched = data.and_then(|data| data.get("searched")?.as_array());
@@ -82,7 +72,6 @@ impl RpcError {
         texts.map(PathBuf::from).collect()
     }
 
-    /// Adds something for programs.
     #[must_use]
     pub fn with_data(mut self, data: serde_json::Value) -> Self {
         self.data = Some(data);

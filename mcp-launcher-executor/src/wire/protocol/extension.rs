@@ -12,7 +12,6 @@ pub struct Extensions {
     pub mcp_lifecycle: Option<Lifecycle>,
 }
 
-/// The version of [`Lifecycle`] described here.
 pub const VERSION: u32 = 1;
 
 /// The `mcpLifecycle` extension: in the request what the client wishes, in the
@@ -22,10 +21,8 @@ pub const VERSION: u32 = 1;
 pub struct Lifecycle {
     pub version: u32,
     /// Bytes per stream that the daemon sends ahead of what was consumed.
-    #[serde(default)]
     pub window: Option<u64>,
     /// The time for which a silent client keeps its processes, in milliseconds.
-    #[serde(default)]
     pub lease_ms: Option<u64>,
     /// The largest frame that the daemon takes, in bytes. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,38 +48,29 @@ pub struct Lifecycle {
     pub containment: Option<WireContainment>,
 }
 
-/// A [`Containment`](mcp_lifecycle_core::Containment) on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireContainment {
     pub mechanism: String,
-    /// The reach of a forced end.
     pub on_terminate: WireReach,
-    /// Complete before the first instruction.
     #[serde(default)]
     pub atomic: bool,
-    /// The reason why it is not more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
 
-/// A [`Reach`](mcp_lifecycle_core::launch::Reach) on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WireReach {
     Process,
-    /// The main process's group.
     Group,
-    /// Every descendant.
     Tree,
-    /// Everything inside.
     Container,
     /// Nothing, or something that this version has no name for.
     #[serde(other)]
     Nothing,
 }
 
-/// Something that is or was alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireRemnant {
@@ -100,13 +88,10 @@ pub struct WireRemnant {
 pub struct GoneNotification {
     pub process_id: String,
     pub seq: u64,
-    /// The remnants that outlived the main process and were ended.
     #[serde(default)]
     pub swept: Vec<WireRemnant>,
-    /// The number of those remnants.
     #[serde(default)]
     pub swept_count: u64,
-    /// The evidence that the proof rests on, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// Set when the daemon lost the means to prove it.
@@ -118,7 +103,6 @@ pub struct GoneNotification {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndedNotification {
-    /// The number of processes that are not proven gone.
     #[serde(default)]
     pub unproven: u64,
 }
@@ -137,7 +121,6 @@ pub struct AckParams {
     /// Bytes of standard output consumed since the start.
     #[serde(default)]
     pub stdout: u64,
-    /// Bytes of standard error consumed since the start.
     #[serde(default)]
     pub stderr: u64,
 }

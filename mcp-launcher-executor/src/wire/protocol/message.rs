@@ -1,53 +1,30 @@
-//! One message: its envelope.
-
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::RpcError;
 
-/// The id of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum RequestId {
-    /// The usual kind.
     Number(i64),
-    /// Allowed as well.
     Text(String),
 }
 
-/// By hand: what serde makes of `untagged` keeps a whole value in memory, at
-/// many times its size on the wire, before it says no.
+/// By hand: what serde makes of `untagged` keeps a whole value in memory, at many times its size on
+/// the wire, before it refuses it.
 impl<'de> Deserialize<'de> for RequestId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Id;
-
-        impl Visitor<'_> for Id {
-            type Value = RequestId;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an integer or a string")
-            }
-
-            fn visit_i64<E: de::Error>(self, id: i64) -> Result<RequestId, E> {
-                Ok(RequestId::Number(id))
-            }
-
-            fn visit_u64<E: de::Error>(self, id: u64) -> Result<RequestId, E> {
-                let id = i64::try_from(id).map_err(|_| E::custom("an id out of range"))?;
-                Ok(RequestId::Number(id))
-            }
-
-            fn visit_str<E: de::Error>(self, id: &str) -> Result<RequestId, E> {
-                Ok(RequestId::Text(id.to_owned()))
-            }
-        }
-
-        deserializer.deserialize_any(Id)
+        let raw = <&RawValue>::deserialize(deserializer)?.get();
+        let id = match raw.parse() {
+            Ok(number) => Ok(Self::Number(number)),
+            Err(_) => serde_json::from_str(raw).map(Self::Text),
+        };
+        id.map_err(|_| D::Error::custom("an id that is neither an integer nor a string"))
     }
 }
 
@@ -64,39 +41,31 @@ impl fmt::Display for RequestId {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Message<'a> {
-    /// Wants an answer.
     Request {
-        /// To be repeated in the answer.
         id: RequestId,
         method: Cow<'a, str>,
         params: Params<'a>,
     },
-    /// Wants none.
     Notification {
         method: Cow<'a, str>,
         params: Params<'a>,
     },
-    /// A request of ours succeeded.
-    Response { id: RequestId, result: Params<'a> },
-    /// A request of ours failed.
+    Response {
+        id: RequestId,
+        result: Params<'a>,
+    },
     Error {
         /// Which request; `None` when the peer could not tell.
         id: Option<RequestId>,
-        /// How.
         error: RpcError,
     },
 }
 
-/// Parameters or a result, not parsed yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Params<'a>(Option<&'a RawValue>);
 
 impl<'a> Params<'a> {
     /// Parses them. Absent ones are an empty object.
-    ///
-    /// # Errors
-    ///
-    /// [`MalformedMessage`] when they do not fit the type.
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, MalformedMessage> {
         let text = match self.0 {
             Some(raw) if raw.get() != "null" => raw.get(),
@@ -162,10 +131,6 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 impl<'a> Message<'a> {
     /// Parses one frame. Unknown fields are ignored, as every peer does.
-    ///
-    /// # Errors
-    ///
-    /// [`MalformedMessage`] for anything that is not a message.
     pub fn parse(frame: &'a [u8]) -> Result<Self, MalformedMessage> {
         let envelope: Envelope<'a> =
             serde_json::from_slice(frame).map_err(|error| MalformedMessage::from_json(&error))?;

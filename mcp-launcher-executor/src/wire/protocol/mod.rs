@@ -32,44 +32,28 @@ pub use message::{MalformedMessage, Message, Params, RequestId};
 pub use raw::{RawOutput, encode_raw_output};
 pub use uri::{path_from_wire, path_to_uri};
 
-/// The names of the methods.
 pub mod method {
-    /// Request: opens or resumes a session.
     pub const INITIALIZE: &str = "initialize";
-    /// Notification: the client is ready.
     pub const INITIALIZED: &str = "initialized";
-    /// Request: starts a process.
     pub const START: &str = "process/start";
-    /// Request: reads retained output.
     pub const READ: &str = "process/read";
-    /// Request: writes to standard input.
     pub const WRITE: &str = "process/write";
-    /// Request: sends a signal.
     pub const SIGNAL: &str = "process/signal";
-    /// Request: ends a process by force.
     pub const TERMINATE: &str = "process/terminate";
-    /// Request: what the machine is like.
     pub const ENVIRONMENT_INFO: &str = "environment/info";
-    /// Request: whether the machine can be used.
     pub const ENVIRONMENT_STATUS: &str = "environment/status";
-    /// Request: what kind of file a path leads to.
     pub const GET_METADATA: &str = "fs/getMetadata";
-    /// Notification from the server: output.
     pub const OUTPUT: &str = "process/output";
-    /// Notification from the server: the main process has exited.
     pub const EXITED: &str = "process/exited";
     /// Notification from the server: exited, and both streams are at their end.
     pub const CLOSED: &str = "process/closed";
 
-    /// Extension, request: end of file on standard input.
     pub const CLOSE_STDIN: &str = "process/closeStdin";
-    /// Extension, request: what of one process is alive.
     pub const SURVIVORS: &str = "process/survivors";
     /// Extension, notification from the server: nothing of it is left.
     pub const GONE: &str = "process/gone";
     /// Extension, notification from the client: what it has received and consumed.
     pub const ACK: &str = "process/ack";
-    /// Extension, request: a sign of life.
     pub const PING: &str = "session/ping";
     /// Extension, notification from the server: it ends the session, and with it
     /// every process.

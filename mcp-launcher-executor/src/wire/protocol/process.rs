@@ -11,7 +11,6 @@ use super::{Chunk, bounded};
 #[serde(rename_all = "camelCase")]
 pub struct StartParams {
     pub process_id: String,
-    /// Program and arguments.
     #[serde(deserialize_with = "bounded::strings::<_, {bounded::ARGUMENTS}>")]
     pub argv: Vec<String>,
     /// The working directory: a `file:` URI, or a path in the old dialect.
@@ -23,16 +22,12 @@ pub struct StartParams {
     )]
     pub env: BTreeMap<String, String>,
     /// The policy for what is inherited besides; exactly `env` without it.
-    #[serde(default)]
     pub env_policy: Option<EnvPolicy>,
-    /// A terminal instead of pipes.
     #[serde(default)]
     pub tty: bool,
     /// True if standard input is a pipe; it is `/dev/null` otherwise.
     #[serde(default)]
     pub pipe_stdin: bool,
-    /// The name that the program sees as its own.
-    #[serde(default)]
     pub arg0: Option<String>,
 }
 
@@ -52,9 +47,7 @@ impl fmt::Debug for StartParams {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct EnvPolicy {
-    /// The variables to begin with.
     pub inherit: Inherit,
-    /// Keep variables that look like secrets.
     pub ignore_default_excludes: bool,
     #[serde(deserialize_with = "bounded::strings::<_, {bounded::PATTERNS}>")]
     pub exclude: Vec<String>,
@@ -74,7 +67,6 @@ impl fmt::Debug for EnvPolicy {
     }
 }
 
-/// The variables that an [`EnvPolicy`] begins with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Inherit {
@@ -89,12 +81,9 @@ pub enum Inherit {
 #[serde(rename_all = "camelCase")]
 pub struct StartResult {
     pub process_id: String,
-    /// The sandbox that confines the process.
-    #[serde(default)]
     pub sandbox_type: Option<SandboxType>,
 }
 
-/// A sandbox that confines a process on its executor, beyond containment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxType {
@@ -115,42 +104,32 @@ pub struct ProcessParams {
 pub struct ReadParams {
     pub process_id: String,
     /// The number after which output is wanted; from the start if absent.
-    #[serde(default)]
     pub after_seq: Option<u64>,
     /// Stop after this many bytes, but return at least one chunk.
-    #[serde(default)]
     pub max_bytes: Option<u64>,
     /// Wait this long for something to return, in milliseconds.
-    #[serde(default)]
     pub wait_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadResult {
-    /// Output, in order.
     #[serde(default)]
     pub chunks: Vec<ReadChunk>,
     /// One after the last chunk, or the next number there will be.
     #[serde(default)]
     pub next_seq: u64,
-    /// The main process has exited.
     #[serde(default)]
     pub exited: bool,
-    #[serde(default)]
     pub exit_code: Option<i64>,
     /// Exited, and both streams are at their end.
     #[serde(default)]
     pub closed: bool,
-    /// The executor lost it.
-    #[serde(default)]
     pub failure: Option<String>,
-    /// A sandbox kept it from something.
     #[serde(default)]
     pub sandbox_denied: bool,
 }
 
-/// One piece of output in a [`ReadResult`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadChunk {
     pub seq: u64,
@@ -163,12 +142,10 @@ pub struct ReadChunk {
 pub enum Stream {
     Stdout,
     Stderr,
-    /// Both, through a terminal.
     Pty,
 }
 
 impl Stream {
-    /// The stream's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -188,22 +165,17 @@ pub struct WriteParams {
     pub write_id: Option<String>,
 }
 
-/// Result of `process/write` and `process/closeStdin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteResult {
     pub status: WriteStatus,
 }
 
-/// An outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteStatus {
-    /// Queued.
     Accepted,
     UnknownProcess,
-    /// The standard input is closed.
     StdinClosed,
-    /// The process is not started yet.
     Starting,
 }
 
@@ -221,7 +193,6 @@ pub struct SignalParams {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminateResult {
-    /// True if the process was running, and is being killed.
     #[serde(default)]
     pub running: bool,
 }
@@ -241,10 +212,7 @@ pub struct ExitedNotification {
     pub process_id: String,
     pub seq: u64,
     /// 128 + n for signal n; -1 when it is not known.
-    #[serde(default)]
     pub exit_code: Option<i64>,
-    /// A sandbox kept it from something.
-    #[serde(default)]
     pub sandbox_denied: Option<bool>,
 }
 
@@ -254,6 +222,5 @@ pub struct ClosedNotification {
     pub process_id: String,
     /// The event's number in the order of the process's events. Old servers leave it out; it is then
     /// the last of all.
-    #[serde(default)]
     pub seq: Option<u64>,
 }

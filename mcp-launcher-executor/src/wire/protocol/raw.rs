@@ -20,22 +20,16 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const HEAD: usize = 10;
 
-/// `process/output` that came as a raw frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawOutput<'a> {
     pub process_id: &'a str,
     pub seq: u64,
     pub stream: Stream,
-    /// The bytes; they share the frame's memory.
     pub bytes: Bytes,
 }
 
 impl<'a> RawOutput<'a> {
-    /// Parses a frame; `None` when it is none of these.
-    ///
-    /// # Errors
-    ///
-    /// [`MalformedMessage`] when it begins like one and is none.
+    /// Parses a frame; `None` when it does not begin like one of these.
     pub fn parse(frame: &'a Bytes) -> Option<Result<Self, MalformedMessage>> {
         let stream = match *frame.first()? {
             STDOUT => Stream::Stdout,

@@ -1,6 +1,5 @@
 //! Working directories in both dialects: `file:` URIs and plain paths.
 
-/// An absolute path as a `file:` URI.
 pub fn path_to_uri(path: &str) -> String {
     let mut uri = String::with_capacity(path.len() + 8);
     uri.push_str("file://");
