@@ -1,5 +1,3 @@
-//! Carries out what the session decides.
-
 use std::sync::Arc;
 use std::sync::Weak;
 use std::time::Instant;

@@ -1,10 +1,7 @@
-//! The end of an unused connection.
-
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 #[cfg(test)]
 use std::sync::Arc;
 use std::sync::Weak;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::{Driver, Event};
@@ -19,15 +16,11 @@ impl Driver {
     pub(super) async fn farewell(mut self) {
         let until = Instant::now() + FAREWELL;
         self.session.end();
-        // No more commands: only ends that need an answer.
+        self.leaving = true;
         while self.session.has_calls() && self.link.is_some() && Instant::now() < until {
             self.carry_out();
             self.timer.as_mut().reset(until.into());
-            let event = poll_fn(|cx| match self.poll_event(cx) {
-                Poll::Ready(Event::Abandoned) => self.poll_link(cx),
-                other => other,
-            });
-            match event.await {
+            match poll_fn(|cx| self.poll_event(cx)).await {
                 Event::Frame(incoming) => self.incoming(Instant::now(), incoming),
                 _ => break,
             }
@@ -54,21 +47,5 @@ impl Driver {
     pub(in crate::client) fn follow(&mut self, remote: &Arc<super::Remote>) {
         let id = remote.id().to_owned();
         self.processes.insert(id, Arc::downgrade(remote));
-    }
-
-    /// Does the same as `poll_event`, without commands.
-    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        let Some(connected) = &mut self.link else {
-            return Poll::Ready(Event::LinkLost(None));
-        };
-        match connected.link.poll_flush(cx) {
-            Poll::Ready(Err(error)) => return Poll::Ready(Event::LinkLost(Some(error))),
-            Poll::Ready(Ok(())) => self.dirty = false,
-            Poll::Pending => {}
-        }
-        match self.poll_recv(cx) {
-            Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Event::Tick),
-            received => received,
-        }
     }
 }

@@ -23,14 +23,12 @@ use crate::mutex::Mutex;
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
 
-/// Number of commands or frames before other events get a turn.
 const TURN: usize = 64;
 
 enum Event {
     Connected(Result<Connected, ExecutorError>),
     Frame(Incoming),
     LinkLost(Option<LinkError>),
-    /// The reason that a link was lost.
     Parted(String),
     Command(Command),
     Abandoned,
@@ -44,7 +42,6 @@ type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
 /// When and why the session ended for good; empty until then.
 pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
-/// The driver, while its connection lives.
 pub(super) type Seat = Mutex<Option<Driver>>;
 
 impl StandIn for Seat {
@@ -62,10 +59,9 @@ pub(super) struct Driver {
     commands: Arc<Inbox<Command>>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
-    /// Waits for the reason of a lost link from its command.
     parting: Option<Parting>,
     dirty: bool,
-    /// Number of frames since commands and deadlines had a turn.
+    leaving: bool,
     frames: usize,
     replies: HashMap<Token, Reply>,
     next_token: Token,
@@ -92,6 +88,7 @@ impl Driver {
             connecting: None,
             parting: None,
             dirty: false,
+            leaving: false,
             frames: 0,
             replies: HashMap::new(),
             next_token: 0,
@@ -121,7 +118,6 @@ impl Driver {
         }
     }
 
-    /// Makes progress; ready when the connection is unused.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.carry_out();
@@ -220,7 +216,7 @@ impl Driver {
         self.frames = 0;
         let full = self.link.as_ref();
         let full = full.is_some_and(|connected| connected.link.buffered() > HIGH_WATER);
-        if !full {
+        if !full && !self.leaving {
             match self.commands.poll() {
                 Poll::Ready(Some(command)) => return Poll::Ready(Event::Command(command)),
                 Poll::Ready(None) => return Poll::Ready(Event::Abandoned),
