@@ -1,5 +1,3 @@
-//! [`RemoteCommand`]: a command in terms of the other machine.
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

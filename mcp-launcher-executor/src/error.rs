@@ -1,5 +1,3 @@
-//! Errors of an executor.
-
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
@@ -8,63 +6,43 @@ use thiserror::Error;
 /// The failure of an operation of an executor.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum ExecutorError {
-    /// The executor could not be reached, or refused the connection.
     #[error("the executor at {peer} cannot be reached: {reason}")]
-    Connect {
-        /// Its address, without secrets.
-        peer: String,
-        /// The reason.
-        reason: String,
-    },
+    Connect { peer: String, reason: String },
     /// The connection was lost and could not be resumed in time. The executor
     /// ends the session's processes when its own lease runs out.
     #[error("the connection to the executor was lost: {reason}")]
-    Lost {
-        /// The reason.
-        reason: String,
-    },
+    Lost { reason: String },
     /// The session has ended, and with it every process but those that the executor reports as not
     /// proven gone.
     #[error("{reason}{}", Doubt(*unproven))]
     SessionOver {
-        /// The evidence.
         reason: String,
         /// The number of processes that are not proven gone. The executor has named them, if that
         /// could be delivered.
         unproven: u64,
     },
-    /// No answer in time.
     #[error("no answer to `{method}` within {after:?}")]
     Timeout {
-        /// The request.
         method: &'static str,
-        /// The deadline that expired.
         after: Duration,
     },
-    /// The executor answered with an error.
     #[error("the executor refused `{method}`: {message} (code {code})")]
     Refused {
-        /// The request.
         method: &'static str,
-        /// The protocol's code.
         code: i64,
-        /// The executor's words.
         message: String,
         /// A machine-readable kind, if the peer sent one: `notFound`, `limit`.
         kind: Option<String>,
         /// Directories that were searched for a program, if the peer reported them.
         searched: Vec<std::path::PathBuf>,
     },
-    /// The executor broke its protocol.
     #[error("the executor's answer to `{method}` is not valid: {problem}")]
     Malformed {
-        /// The request.
         method: &'static str,
-        /// The fault in the answer.
         problem: String,
     },
-    /// The executor does not support this.
     #[error("the executor cannot {what}")]
     Unsupported {
         /// Completes the sentence "cannot …".
@@ -72,13 +50,9 @@ pub enum ExecutorError {
     },
     /// The forced end was requested, but something lives on.
     #[error("{what}")]
-    Unproven {
-        /// The known facts.
-        what: String,
-    },
+    Unproven { what: String },
 }
 
-/// Text on processes that are not proven gone.
 struct Doubt(u64);
 
 impl std::fmt::Display for Doubt {
@@ -91,7 +65,6 @@ impl std::fmt::Display for Doubt {
     }
 }
 
-/// Returns the text of an error and its causes.
 pub(crate) fn reason(error: impl Into<BoxError>) -> String {
     ErrorChain(&*error.into()).to_string()
 }

@@ -1,4 +1,4 @@
-//! The design notes, as in the directory `docs` of the repository; links between them are relative to that directory.
+//! The design notes of the repository's `docs`; links between them are relative to it.
 
 #[doc = include_str!("../docs/first-executor.md")]
 pub mod first_executor {}

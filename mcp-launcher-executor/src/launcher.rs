@@ -1,17 +1,14 @@
-//! [`ExecutorLauncher`]: any [`Executor`] as a [`ServerLauncher`].
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    ExitStatus, Gone, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer,
-    ProcessTerminator, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
-    StepError, TerminationSemantics,
+    LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
+    ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
-use crate::{ExecServerConfig, Executor, ExecutorError, RemoteCommand, RemoteProcess};
+use crate::{ExecServerConfig, Executor, ExecutorError, RemoteCommand};
 
 const NAME: &str = "executor";
 
@@ -73,17 +70,8 @@ impl ServerLauncher for ExecutorLauncher {
         let failed = |kind| LaunchError::new(NAME, spec, kind);
         let command = RemoteCommand::from_spec(spec)
             .map_err(|error| failed(LaunchErrorKind::InvalidSpec(error)))?;
-        let started = self
-            .executor
-            .start(&command)
-            .await
-            .map_err(|error| failed(launch_kind(&command, error)))?;
-        Ok(LaunchedServer::new(
-            started.stdin,
-            started.stdout,
-            started.stderr,
-            Arc::new(RemoteTerminator(started.process)),
-        ))
+        let started = self.executor.start(&command).await;
+        started.map_err(|error| failed(launch_kind(&command, error)))
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
@@ -123,48 +111,5 @@ fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind
             _ => LaunchErrorKind::backend("the executor could not start it", error),
         },
         _ => LaunchErrorKind::backend("the executor could not start it", error),
-    }
-}
-
-/// Adapts a [`RemoteProcess`] to the ladder.
-#[derive(Debug)]
-struct RemoteTerminator(Arc<dyn RemoteProcess>);
-
-#[async_trait]
-impl ProcessTerminator for RemoteTerminator {
-    fn identity(&self) -> ServerIdentity {
-        self.0.identity()
-    }
-
-    fn semantics(&self) -> TerminationSemantics {
-        self.0.semantics()
-    }
-
-    async fn exited(&self) -> ExitStatus {
-        self.0.wait().await
-    }
-
-    async fn request_end(&self) -> Result<(), StepError> {
-        let step = |error| StepError::new("ask the remote server to end", error);
-        self.0.signal().await.map_err(step)
-    }
-
-    async fn force_end(&self) -> Result<(), StepError> {
-        let step = |error| StepError::new("end the remote server by force", error);
-        self.0.terminate().await.map_err(step)
-    }
-
-    async fn gone(&self) -> Result<Gone, StepError> {
-        let step = |error| StepError::new("prove that the remote server is gone", error);
-        self.0.gone().await.map_err(step)
-    }
-
-    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        let step = |error| StepError::new("name what is left of the remote server", error);
-        self.0.survivors().await.map_err(step)
-    }
-
-    fn kill_now(&self) {
-        self.0.terminate_now();
     }
 }

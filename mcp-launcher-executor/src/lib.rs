@@ -45,5 +45,5 @@ use wire::{link, mutex, protocol};
 pub use client::{ExecServer, ExecServerConfig};
 pub use command::RemoteCommand;
 pub use error::ExecutorError;
-pub use executor::{Executor, RemoteProcess, StartedProcess};
+pub use executor::Executor;
 pub use launcher::ExecutorLauncher;

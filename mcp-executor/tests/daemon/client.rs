@@ -105,7 +105,7 @@ async fn a_start_that_is_dropped_after_its_leader_has_left_leaves_nothing() {
         let script = format!("sh -c 'sleep 1000; : {mark}' >&- 2>&- &");
         let spec = sh(&script).build().unwrap();
         let command = RemoteCommand::from_spec(&spec).unwrap();
-        let mut started = executor.start(&command).await.unwrap();
+        let mut started = executor.start(&command).await.unwrap().into_parts();
         let mut output = Vec::new();
         within(started.stdout.read_to_end(&mut output))
             .await

@@ -239,6 +239,7 @@ async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
     );
     let command = RemoteCommand::from_spec(&sh(&script).build().unwrap()).unwrap();
     let started = executor.unwrap().start(&command).await.unwrap();
+    let started = started.into_parts();
     let mut lines = BufReader::new(started.stdout).lines();
     assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "up");
     proxy.set(Mood::Late(Duration::from_secs(8)));
@@ -251,7 +252,7 @@ async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         proxy.set(Mood::Fair);
     };
-    let signal = started.process.signal();
+    let signal = started.terminator.request_end();
     let (signalled, ()) = within(async { tokio::join!(signal, cut) }).await;
     signalled.unwrap();
     assert!(proxy.accepted.load(Ordering::Relaxed) > 1, "it was resumed");
@@ -262,8 +263,8 @@ async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
         assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), line);
     }
     // Another one is another one.
-    started.process.signal().await.unwrap();
+    started.terminator.request_end().await.unwrap();
     assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "asked");
-    started.process.terminate().await.unwrap();
-    started.process.gone().await.unwrap();
+    started.terminator.force_end().await.unwrap();
+    started.terminator.gone().await.unwrap();
 }

@@ -15,7 +15,6 @@ use tokio::time::sleep;
 /// Time before the next address is tried in parallel (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Connects to the first address of the host that responds.
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
     first_of(in_turn(addresses)).await

@@ -1,5 +1,3 @@
-//! [`CommandChild`]: the command that carries the connection.
-
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -14,7 +12,6 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Grace of a command after its stdin was closed.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Time limits for its exit after it closed its output, and for the rest of its stderr, which holds
@@ -89,7 +86,6 @@ impl CommandChild {
         text
     }
 
-    /// Waits until it has exited, or kills it.
     pub(super) async fn leave(mut self) {
         if timeout(LEAVE, self.child.wait()).await.is_err() {
             self.kill_group();
@@ -114,7 +110,6 @@ impl Drop for CommandChild {
     }
 }
 
-/// Copies the child's stderr to the trace, and keeps its last lines.
 async fn read(stderr: ChildStderr, program: &str, said: &Mutex<VecDeque<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();

@@ -1,5 +1,3 @@
-//! [`ExecServerConfig`]: the executor's address, and the client's limits.
-
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -53,7 +51,6 @@ pub(crate) enum Target {
     },
 }
 
-/// PEM files for TLS.
 #[cfg(feature = "websocket")]
 #[derive(Clone, Default)]
 #[cfg_attr(
@@ -63,7 +60,6 @@ pub(crate) enum Target {
 pub(crate) struct Certificates {
     /// The authorities that may have signed the executor's certificate; the public ones if `None`.
     pub(crate) trusted: Option<std::path::PathBuf>,
-    /// The client's own chain and key.
     pub(crate) own: Option<(std::path::PathBuf, std::path::PathBuf)>,
 }
 
@@ -171,7 +167,6 @@ impl ExecServerConfig {
         self
     }
 
-    /// Returns why it must not be connected to.
     pub(crate) fn objection(&self) -> Option<&'static str> {
         match &self.target {
             #[cfg(feature = "websocket")]
@@ -186,12 +181,10 @@ impl ExecServerConfig {
         }
     }
 
-    /// Returns whether binary frames are possible.
     pub(crate) fn is_websocket(&self) -> bool {
         !matches!(self.target, Target::Command { .. })
     }
 
-    /// Returns the address without secrets.
     pub(crate) fn peer(&self) -> String {
         match &self.target {
             #[cfg(feature = "websocket")]
@@ -210,7 +203,6 @@ impl fmt::Debug for ExecServerConfig {
     }
 }
 
-/// Returns whether the URL leads to another machine without encryption.
 #[cfg(feature = "websocket")]
 fn is_plain_and_far(url: &str) -> bool {
     let Ok(uri) = url.parse::<tokio_tungstenite::tungstenite::http::Uri>() else {

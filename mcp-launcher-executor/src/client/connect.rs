@@ -1,5 +1,3 @@
-//! Creates a link to the configured peer.
-
 use std::future::Future;
 
 use mcp_lifecycle_core::launch::BoxError;
@@ -10,7 +8,6 @@ use crate::ExecutorError;
 use crate::error::reason;
 use crate::link::{LineLink, Link};
 
-/// A link, and what must be closed with it.
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     child: Option<CommandChild>,
@@ -29,7 +26,6 @@ impl Connected {
         let _ = ours;
     }
 
-    /// Closes the link and waits for its command, if any.
     pub(super) fn close(self) -> impl Future<Output = ()> + Send + 'static {
         let Self { link, child, .. } = self;
         drop(link);
@@ -56,7 +52,6 @@ impl Connected {
     }
 }
 
-/// Connects within the configured time.
 pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, ExecutorError> {
     let failed = |source: BoxError| ExecutorError::Connect {
         peer: config.peer(),

@@ -1,5 +1,3 @@
-//! One connection: a thread that drives it, and the handle to that thread.
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +28,6 @@ pub(super) struct Connection {
     dead: Death,
 }
 
-/// Limit of buffered bytes per stream, whatever the peer asks for.
 const MOST_WINDOW: u64 = 64 << 20;
 
 impl fmt::Debug for Connection {
@@ -41,7 +38,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The peer's parameters.
 pub(super) struct Peer {
     pub(super) hello: InitializeResult,
     pub(super) window: usize,
@@ -51,7 +47,6 @@ pub(super) struct Peer {
 }
 
 impl Connection {
-    /// Connects and completes the handshake.
     pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
         let seat = Arc::new(Seat::default());
         let (commands, inbox) = inbox(Arc::clone(&seat) as _);
@@ -102,7 +97,6 @@ impl Connection {
         &self.peer
     }
 
-    /// Returns the extensions that the peer agreed to.
     pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
         let extensions = self.peer.hello.extensions.as_ref()?;
         extensions.mcp_lifecycle.as_ref()
@@ -119,7 +113,6 @@ impl Connection {
         lease.checked_add(late)?.checked_add(grace.checked_mul(2)?)
     }
 
-    /// Returns a name for the next process.
     pub(super) fn next_id(&self) -> String {
         let count = self.peer.count.fetch_add(1, Ordering::Relaxed);
         format!("{}-{count}", self.peer.prefix)
@@ -130,7 +123,6 @@ impl Connection {
         self.start_as(self.next_id(), command).await
     }
 
-    /// Does the same as [`start`](Self::start), with this name.
     pub(super) async fn start_as(
         &self,
         id: String,
@@ -183,7 +175,6 @@ impl Connection {
         }
     }
 
-    /// Sends any request and returns its result as JSON.
     pub(super) async fn call(
         &self,
         method: &'static str,
@@ -205,7 +196,6 @@ impl Connection {
         let _ = self.send(Command::StartBlindly(params));
     }
 
-    /// Returns whether the session has ended for good.
     pub(super) fn is_dead(&self) -> bool {
         self.death().is_some()
     }

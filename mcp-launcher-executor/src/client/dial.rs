@@ -10,7 +10,6 @@ use super::config::Certificates;
 use super::quick_ack::QuickAck;
 use crate::link::{Counted, Link, WebSocketLink, websocket_config};
 
-/// Connects a WebSocket to `url`, with a bearer token.
 pub(super) async fn websocket(
     url: &str,
     token: Option<&str>,
@@ -64,7 +63,6 @@ pub(super) async fn websocket(
     Ok((Box::new(WebSocketLink::new(socket)), Some(quick_ack)))
 }
 
-/// Connects a WebSocket over a socket file.
 #[cfg(unix)]
 async fn unix(path: &str, max_frame: usize) -> Result<Box<dyn Link>, BoxError> {
     let stream = tokio::net::UnixStream::connect(path).await?;

@@ -29,23 +29,19 @@ struct Shared<C> {
     driver: Arc<dyn StandIn>,
 }
 
-/// The driver, as a sender sees it.
 pub(super) trait StandIn: Send + Sync {
     /// Carries out the inbox on this thread, if the driver is idle. Returns `false` if something is
     /// left for the driver's own task, with this waker.
     fn stand_in(&self, driver: &Waker) -> bool;
 }
 
-/// The commands that wait for the driver.
 pub(super) struct Inbox<C> {
     state: Mutex<State<C>>,
 }
 
 struct State<C> {
     queue: VecDeque<C>,
-    /// All senders are gone.
     abandoned: bool,
-    /// The driver is gone.
     closed: bool,
     driver: Option<Waker>,
 }
@@ -53,7 +49,6 @@ struct State<C> {
 #[derive(Debug)]
 pub(super) struct Closed;
 
-/// Creates an inbox for this driver.
 pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
     let inbox = Arc::new(Inbox {
         state: Mutex::new(State {
@@ -107,7 +102,6 @@ impl<C> Drop for Shared<C> {
 }
 
 impl<C> Inbox<C> {
-    /// Sets the waker of the driver.
     pub(super) fn register(&self, driver: &Waker) {
         let mut state = self.state.lock();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(driver)) {
@@ -133,7 +127,6 @@ impl<C> Inbox<C> {
         }
     }
 
-    /// Refuses further commands and drops queued ones.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

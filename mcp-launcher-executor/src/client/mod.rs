@@ -1,5 +1,3 @@
-//! [`ExecServer`]: the client of the exec-server protocol.
-
 #[cfg(feature = "websocket")]
 mod addresses;
 mod child;
@@ -22,14 +20,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::launch::{Containment, Reach, ReapReport, TerminationSemantics};
+use mcp_lifecycle_core::launch::{
+    Containment, LaunchedServer, Reach, ReapReport, TerminationSemantics,
+};
 use tokio::sync::Mutex;
 
 pub use config::ExecServerConfig;
 
 use self::connection::Connection;
 use self::helper::Abilities;
-use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
+use crate::{Executor, ExecutorError, RemoteCommand};
 
 /// An executor that speaks the exec-server protocol: codex's, or our daemon.
 ///
@@ -42,16 +42,13 @@ use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
 /// The processes keep running until they are dropped as well; the last one closes the connection.
 pub struct ExecServer {
     config: ExecServerConfig,
-    /// Semantics of the latest peer.
     semantics: crate::mutex::Mutex<TerminationSemantics>,
     current: Mutex<Option<Arc<Established>>>,
 }
 
-/// A connection and the peer's abilities.
 struct Established {
     connection: Connection,
     semantics: TerminationSemantics,
-    /// The helper script, on a plain peer.
     helper: Option<Abilities>,
     /// Sweeps the session when the peer drops it, and when this is dropped.
     _watch: Option<process::Wiring>,
@@ -149,7 +146,7 @@ impl Executor for ExecServer {
         self.semantics.lock().clone()
     }
 
-    async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError> {
+    async fn start(&self, command: &RemoteCommand) -> Result<LaunchedServer, ExecutorError> {
         let established = self.established().await?;
         let peer = self.config.peer();
         if established.connection.lifecycle().is_some() {
@@ -182,7 +179,6 @@ impl fmt::Debug for ExecServer {
     }
 }
 
-/// For `crate::fuzzing`.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     pub(crate) use super::helper::fuzzing::answer as helper_answer;

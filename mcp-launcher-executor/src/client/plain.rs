@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Containment, Evidence, ExitStatus, Gone, Reach, Remnant, ServerIdentity, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Reach, Remnant,
+    ServerIdentity, StepError, TerminationSemantics,
 };
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -14,11 +15,10 @@ use super::Established;
 use super::connection::Connection;
 use super::helper::{self, Abilities, COOKIE};
 use super::process::Remote;
-use super::supervised::exit_of;
+use super::supervised::{exit_of, step};
 use crate::protocol::method;
-use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
+use crate::{ExecutorError, RemoteCommand};
 
-/// Returns the semantics of this peer.
 pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (helper, watched) {
         (Some(_), true) => (
@@ -46,7 +46,6 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
     }
 }
 
-/// Returns the prefix of every cookie of this session.
 pub(super) fn session_cookie(connection: &Connection) -> String {
     format!("{COOKIE}={}-", connection.peer().prefix)
 }
@@ -55,7 +54,7 @@ pub(super) async fn start(
     established: &Arc<Established>,
     peer: String,
     command: &RemoteCommand,
-) -> Result<StartedProcess, ExecutorError> {
+) -> Result<LaunchedServer, ExecutorError> {
     let connection = &established.connection;
     let id = connection.next_id();
     // Ends with a letter, so that no cookie is a prefix of another.
@@ -123,13 +122,20 @@ impl Plain {
 
     async fn kill(&self) -> Result<(), ExecutorError> {
         let params = json!({"processId": self.remote.id()});
-        self.connection()
-            .call(method::TERMINATE, params)
-            .await
-            .map(drop)
+        self.connection().call(method::TERMINATE, params).await?;
+        if !self.has_helper() {
+            return Ok(());
+        }
+        let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
+        let swept = Arc::clone(&self.swept);
+        detached(async move {
+            let mut swept = swept.lock().await;
+            swept.extend(helper::kill(&connection, &cookie).await?);
+            Ok(())
+        })
+        .await
     }
 
-    /// Completes when the process cannot be followed any more.
     async fn failure(&self) -> ExecutorError {
         let mut status = self.remote.status();
         let failed = status.wait_for(|status| status.failed.is_some()).await;
@@ -155,7 +161,7 @@ impl Plain {
 }
 
 #[async_trait]
-impl RemoteProcess for Plain {
+impl ProcessTerminator for Plain {
     fn identity(&self) -> ServerIdentity {
         ServerIdentity::Remote {
             executor: self.peer.clone(),
@@ -167,45 +173,35 @@ impl RemoteProcess for Plain {
         self.established.semantics.clone()
     }
 
-    async fn wait(&self) -> ExitStatus {
+    async fn exited(&self) -> ExitStatus {
         exit_of(&self.remote).await
     }
 
-    async fn signal(&self) -> Result<(), ExecutorError> {
+    async fn request_end(&self) -> Result<(), StepError> {
         if !self.has_helper() {
-            return Err(ExecutorError::Unsupported {
-                what: "signal politely",
-            });
+            let what = "signal politely";
+            return Err(step::request_end(ExecutorError::Unsupported { what }));
         }
         let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
-        detached(async move { helper::term(&connection, &cookie).await }).await
+        let asked = detached(async move { helper::term(&connection, &cookie).await });
+        asked.await.map_err(step::request_end)
     }
 
-    async fn terminate(&self) -> Result<(), ExecutorError> {
-        self.kill().await?;
-        if !self.has_helper() {
-            return Ok(());
-        }
-        let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
-        let swept = Arc::clone(&self.swept);
-        detached(async move {
-            let mut swept = swept.lock().await;
-            swept.extend(helper::kill(&connection, &cookie).await?);
-            Ok(())
-        })
-        .await
+    async fn force_end(&self) -> Result<(), StepError> {
+        self.kill().await.map_err(step::force_end)
     }
 
-    async fn gone(&self) -> Result<Gone, ExecutorError> {
+    async fn gone(&self) -> Result<Gone, StepError> {
         tokio::select! {
-            gone = self.emptied() => gone,
-            error = self.failure() => Err(error),
+            gone = self.emptied() => gone.map_err(step::gone),
+            error = self.failure() => Err(step::gone(error)),
         }
     }
 
-    async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
         if self.has_helper() {
-            return helper::list(self.connection(), &self.cookie).await;
+            let alive = helper::list(self.connection(), &self.cookie).await;
+            return alive.map_err(step::survivors);
         }
         let status = self.remote.status();
         let over = status.borrow().exit.is_some();
@@ -213,7 +209,7 @@ impl RemoteProcess for Plain {
         Ok(if over { Vec::new() } else { vec![this] })
     }
 
-    fn terminate_now(&self) {
+    fn kill_now(&self) {
         self.connection().terminate_now(self.remote.id());
         if self.has_helper() {
             helper::kill_now(self.connection(), &self.cookie);

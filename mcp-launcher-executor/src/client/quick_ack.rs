@@ -17,7 +17,6 @@ impl QuickAck {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Sets whether it is needed; our daemon does not need it.
     pub(super) fn set(&self, on: bool) {
         self.0.store(on, Ordering::Relaxed);
     }

@@ -1,12 +1,11 @@
-//! Processes on our daemon, which does the work.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Evidence, ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics,
+    Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Remnant, ServerIdentity,
+    StepError, TerminationSemantics,
 };
 use serde_json::json;
 
@@ -16,13 +15,13 @@ use super::process::{Remote, Status};
 use crate::protocol::extension::SurvivorsResult;
 use crate::protocol::method;
 use crate::wire::remnant;
-use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
+use crate::{ExecutorError, RemoteCommand};
 
 pub(super) async fn start(
     established: &Established,
     peer: String,
     command: &RemoteCommand,
-) -> Result<StartedProcess, ExecutorError> {
+) -> Result<LaunchedServer, ExecutorError> {
     let wiring = established.connection.start(command).await?;
     let (connection, semantics) = (
         established.connection.clone(),
@@ -45,7 +44,6 @@ struct Supervised {
     connection: Connection,
     semantics: TerminationSemantics,
     peer: String,
-    /// Number of signals sent to it.
     signals: AtomicU64,
 }
 
@@ -80,7 +78,7 @@ fn gone_with_its_session(
 }
 
 #[async_trait]
-impl RemoteProcess for Supervised {
+impl ProcessTerminator for Supervised {
     fn identity(&self) -> ServerIdentity {
         ServerIdentity::Remote {
             executor: self.peer.clone(),
@@ -92,7 +90,7 @@ impl RemoteProcess for Supervised {
         self.semantics.clone()
     }
 
-    async fn wait(&self) -> ExitStatus {
+    async fn exited(&self) -> ExitStatus {
         let mut status = self.remote.status();
         let over =
             |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { unproven: 0, .. });
@@ -104,21 +102,37 @@ impl RemoteProcess for Supervised {
         }
     }
 
-    async fn signal(&self) -> Result<(), ExecutorError> {
+    async fn request_end(&self) -> Result<(), StepError> {
         let id = self.signals.fetch_add(1, Ordering::Relaxed);
         let params = json!({"processId": self.remote.id(), "signal": "terminate", "signalId": id});
-        self.connection.call(method::SIGNAL, params).await.map(drop)
+        let asked = self.connection.call(method::SIGNAL, params).await;
+        asked.map(drop).map_err(step::request_end)
     }
 
-    async fn terminate(&self) -> Result<(), ExecutorError> {
+    async fn force_end(&self) -> Result<(), StepError> {
         let params = json!({"processId": self.remote.id()});
-        self.connection
-            .call(method::TERMINATE, params)
-            .await
-            .map(drop)
+        let forced = self.connection.call(method::TERMINATE, params).await;
+        forced.map(drop).map_err(step::force_end)
     }
 
-    async fn gone(&self) -> Result<Gone, ExecutorError> {
+    async fn gone(&self) -> Result<Gone, StepError> {
+        self.proof().await.map_err(step::gone)
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        self.alive().await.map_err(step::survivors)
+    }
+
+    fn kill_now(&self) {
+        let over = self.remote.status().borrow().gone.is_some();
+        if !over {
+            self.connection.terminate_now(self.remote.id());
+        }
+    }
+}
+
+impl Supervised {
+    async fn proof(&self) -> Result<Gone, ExecutorError> {
         let mut status = self.remote.status();
         let over = |status: &Status| status.gone.is_some() || status.failed.is_some();
         let status = match status.wait_for(over).await {
@@ -152,7 +166,7 @@ impl RemoteProcess for Supervised {
         }
     }
 
-    async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
+    async fn alive(&self) -> Result<Vec<Remnant>, ExecutorError> {
         // A daemon forgets a proof once it is acknowledged.
         let proven = |status: &Status| status.gone.as_ref().is_some_and(|p| p.failure.is_none());
         let failed = {
@@ -171,12 +185,25 @@ impl RemoteProcess for Supervised {
         let result: SurvivorsResult = super::session::parse(method::SURVIVORS, &result)?;
         Ok(result.alive.into_iter().map(remnant).collect())
     }
+}
 
-    fn terminate_now(&self) {
-        let over = self.remote.status().borrow().gone.is_some();
-        if !over {
-            self.connection.terminate_now(self.remote.id());
-        }
+pub(super) mod step {
+    use super::{ExecutorError, StepError};
+
+    pub(in crate::client) fn request_end(error: ExecutorError) -> StepError {
+        StepError::new("ask the remote server to end", error)
+    }
+
+    pub(in crate::client) fn force_end(error: ExecutorError) -> StepError {
+        StepError::new("end the remote server by force", error)
+    }
+
+    pub(in crate::client) fn gone(error: ExecutorError) -> StepError {
+        StepError::new("prove that the remote server is gone", error)
+    }
+
+    pub(in crate::client) fn survivors(error: ExecutorError) -> StepError {
+        StepError::new("name what is left of the remote server", error)
     }
 }
 

@@ -20,16 +20,12 @@ use crate::{ExecutorError, RemoteCommand};
 
 const SCRIPT: &str = include_str!("sweep.sh");
 
-/// The variable that carries the cookie.
 pub(super) const COOKIE: &str = "MCP_EXECUTOR_COOKIE";
 
-/// Limit of the script's answer; the list of a fork bomb is cut here.
 const ANSWER: u64 = 64 * 1024;
 
-/// Length of the end that is kept of a longer answer: the last line.
 const VERDICT: usize = 6;
 
-/// Time limit for the script to report its abilities.
 const PROBE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +34,6 @@ pub(super) struct Abilities {
     pub(super) detach: bool,
 }
 
-/// Checks whether the script works on the peer.
 pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
     let answer = match timeout(PROBE, run(connection, "probe", "-")).await {
         Ok(Ok(answer)) => answer,
@@ -57,7 +52,6 @@ pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
     })
 }
 
-/// Sends SIGTERM to all processes with the cookie.
 pub(super) async fn term(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
     run(connection, "term", cookie).await.map(drop)
 }
@@ -70,7 +64,6 @@ pub(super) async fn kill(
     proven(&run(connection, "kill", cookie).await?)
 }
 
-/// Completes when no process has the cookie.
 pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
     proven(&run(connection, "wait", cookie).await?).map(drop)
 }
@@ -130,7 +123,6 @@ fn command(argv: &[&str]) -> RemoteCommand {
     }
 }
 
-/// Checks that the last line of a sweep is `gone`.
 fn proven(answer: &str) -> Result<Vec<Remnant>, ExecutorError> {
     if answer.lines().next_back() == Some("gone") {
         return Ok(remnants(answer));
@@ -149,10 +141,8 @@ fn remnants(answer: &str) -> Vec<Remnant> {
     answer.lines().filter_map(parse).collect()
 }
 
-/// For `crate::fuzzing`.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
-    /// Checks that only the last line proves `gone`.
     pub(crate) fn answer(bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let proven = super::proven(&text);

@@ -1,5 +1,3 @@
-//! Stdin: bytes become writes, with a few in flight.
-
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +10,6 @@ use super::{Command, Remote};
 use crate::protocol::Chunk;
 use crate::protocol::process::WriteParams;
 
-/// Maximum bytes that wait for writes in flight.
 const QUEUE: usize = 256 * 1024;
 
 /// The largest write: with its frame it fits into our daemon's guaranteed buffer.
@@ -87,12 +84,10 @@ impl Drop for Input {
 }
 
 impl Remote {
-    /// Sends queued bytes, as far as the limit in flight allows.
     fn begin_writes(&self) {
         while self.begin_write() {}
     }
 
-    /// Sends a write. Returns whether another may follow.
     fn begin_write(&self) -> bool {
         let mut streams = self.streams.lock();
         let writing = &mut streams.writing;
@@ -117,7 +112,6 @@ impl Remote {
         true
     }
 
-    /// Notes that the first write in flight was accepted.
     pub(super) fn next_write(&self) {
         let mut streams = self.streams.lock();
         let writing = &mut streams.writing;

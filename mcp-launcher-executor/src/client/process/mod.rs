@@ -1,5 +1,3 @@
-//! One process as the client sees it: its streams and its state.
-
 mod input;
 mod output;
 
@@ -7,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
-use mcp_lifecycle_core::launch::ExitStatus;
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator};
 use tokio::sync::{oneshot, watch};
 
 pub(super) use input::{DEPTH, Input};
@@ -16,12 +14,11 @@ pub(super) use output::Output;
 use self::output::Buffer;
 use super::inbox::Sender;
 use super::session::ProcessEvent;
+use crate::ExecutorError;
 use crate::mutex::Mutex;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
-use crate::{ExecutorError, RemoteProcess, StartedProcess};
 
-/// Requests to the driver.
 pub(super) enum Command {
     Start(StartParams, Weak<Remote>, Reply),
     Abandon(String),
@@ -31,7 +28,6 @@ pub(super) enum Command {
     Lag(String, bool),
     Forget(String),
     Call(&'static str, serde_json::Value, Reply),
-    /// Starts a process without following it.
     StartBlindly(StartParams),
     /// Sent without an answer, as the last resort.
     Terminate(String),
@@ -49,27 +45,20 @@ pub(super) struct Wiring {
 }
 
 impl Wiring {
-    /// Hands the streams over, with the handle for everything else.
     pub(super) fn started(
         self,
-        handle: impl FnOnce(Arc<Remote>) -> Arc<dyn RemoteProcess>,
-    ) -> StartedProcess {
-        StartedProcess {
-            stdin: Box::new(self.stdin),
-            stdout: Box::new(self.stdout),
-            stderr: Some(Box::new(self.stderr)),
-            process: handle(self.process),
-        }
+        terminator: impl FnOnce(Arc<Remote>) -> Arc<dyn ProcessTerminator>,
+    ) -> LaunchedServer {
+        let stderr = Some(Box::new(self.stderr) as _);
+        LaunchedServer::new(self.stdin, self.stdout, stderr, terminator(self.process))
     }
 }
 
-/// The known facts about a process, which can be awaited.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,
     pub(super) closed: bool,
     pub(super) gone: Option<GoneNotification>,
-    /// The reason that it cannot be followed any more.
     pub(super) failed: Option<ExecutorError>,
 }
 
@@ -80,7 +69,6 @@ pub(super) struct Remote {
     status: watch::Sender<Status>,
     streams: Mutex<Streams>,
     window: usize,
-    /// Maximum number of writes in flight.
     depth: u32,
 }
 
@@ -103,7 +91,6 @@ struct Writing {
     /// Closing: the peer is told once the queue is empty.
     closing: bool,
     broken: Option<std::io::ErrorKind>,
-    /// Woken when there is room.
     waker: Option<Waker>,
     /// The last that flushed; woken when the input is broken.
     flushed: Option<Waker>,
@@ -143,7 +130,6 @@ impl Remote {
         let _ = self.commands.send(command);
     }
 
-    /// Receives an event from the driver.
     pub(super) fn on_event(&self, event: ProcessEvent) {
         match event {
             ProcessEvent::Output(stream, bytes) => self.output(stream, bytes),
@@ -164,7 +150,6 @@ impl Remote {
         }
     }
 
-    /// Receives the failure from the driver: it cannot be followed any more.
     pub(super) fn on_failure(&self, error: ExecutorError) {
         self.end_of_output(Some(std::io::ErrorKind::ConnectionAborted));
         self.break_input(std::io::ErrorKind::BrokenPipe);
@@ -173,7 +158,6 @@ impl Remote {
         });
     }
 
-    /// Receives the outcome of a write from the driver.
     pub(super) fn on_written(&self, outcome: Result<WriteStatus, ExecutorError>) {
         match outcome {
             Ok(WriteStatus::Accepted) => self.next_write(),

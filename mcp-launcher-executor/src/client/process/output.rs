@@ -1,5 +1,3 @@
-//! An output stream, buffered within limits until it is read.
-
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -13,7 +11,6 @@ use super::{Command, Remote, Streams};
 use crate::client::config::ExecServerConfig;
 use crate::protocol::process::Stream;
 
-/// The unread output.
 #[derive(Default)]
 pub(super) struct Buffer {
     chunks: VecDeque<Bytes>,

@@ -1,5 +1,3 @@
-//! Requests and their deadlines.
-
 use std::time::Instant;
 
 use serde::Serialize;
@@ -11,13 +9,11 @@ use crate::protocol::extension::AckParams;
 use crate::protocol::process::{ProcessParams, ReadParams, StartParams, WriteParams};
 use crate::protocol::{RequestId, code, encode_notification, encode_request, method};
 
-/// ID of a waiting caller.
 pub(crate) type Token = u64;
 
 /// The recipient of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A caller.
     Answer(Token),
     /// The starter of this process.
     Start(String, Token),
@@ -29,18 +25,15 @@ pub(crate) enum Purpose {
     Recover(String),
     /// The session, to end this process, which may have been started.
     Undo(String),
-    /// None.
     Fire,
 }
 
-/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(super) method: &'static str,
     pub(super) params: Box<RawValue>,
     pub(super) purpose: Purpose,
     pub(super) deadline: Option<Instant>,
-    /// It was sent at least once.
     pub(super) sent: bool,
     /// It was sent again after a resume, so it may have been carried out twice.
     pub(super) repeated: bool,
@@ -85,7 +78,6 @@ impl Session {
         }
     }
 
-    /// Starts a process and follows it.
     pub(crate) fn start(&mut self, now: Instant, params: &StartParams, token: Token) {
         self.track(params.process_id.clone());
         let purpose = Purpose::Start(params.process_id.clone(), token);
@@ -151,7 +143,6 @@ impl Session {
         }
     }
 
-    /// Reports consumed output of a process.
     pub(crate) fn consumed(&mut self, process_id: &str, stdout: u64, stderr: u64) {
         if let Some(track) = self.tracks.get_mut(process_id) {
             track.consumed = (stdout, stderr);
@@ -161,7 +152,6 @@ impl Session {
         }
     }
 
-    /// Notes whether the reader of this process lags behind.
     pub(crate) fn lag(&mut self, now: Instant, process_id: &str, lagging: bool) {
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;
@@ -217,9 +207,7 @@ impl Session {
         }
     }
 
-    /// Requests missing output of a process.
     pub(super) fn recover(&mut self, now: Instant, process_id: &str) {
-        /// Keeps an answer far below any frame limit.
         const AT_ONCE: u64 = 512 * 1024;
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;
@@ -239,7 +227,6 @@ impl Session {
         self.call(now, method::READ, &params, purpose);
     }
 
-    /// Sends a request, for the first time or again.
     pub(super) fn transmit(&mut self, now: Instant, id: i64) {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
@@ -328,7 +315,6 @@ impl Session {
         }
     }
 
-    /// Passes the outcome to its recipient.
     pub(super) fn conclude(&mut self, call: Call, outcome: Result<String, ExecutorError>) {
         match call.purpose {
             Purpose::Answer(token) | Purpose::Start(_, token) => {
@@ -348,7 +334,6 @@ impl Session {
         }
     }
 
-    /// Gives up following a process.
     pub(super) fn fail_process(&mut self, process_id: &str, error: ExecutorError) {
         if self.tracks.remove(process_id).is_some() {
             let failed = Effect::Failed(process_id.to_owned(), error);
@@ -357,7 +342,6 @@ impl Session {
     }
 }
 
-/// Parses a result.
 pub(crate) fn parse<T: serde::de::DeserializeOwned>(
     method: &'static str,
     result: &str,

@@ -13,7 +13,6 @@ use crate::protocol::{
     MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
 };
 
-/// Size from which raw output shares its receive buffer.
 const SHARED: usize = 16 * 1024;
 
 /// Maximum number of unacknowledged events. A daemon stops sending at 4096.
@@ -151,7 +150,6 @@ impl Session {
             self.hello_answered(now, answer);
             return;
         }
-        // A late or repeated answer.
         let Some(mut call) = self.calls.remove(&id) else {
             return;
         };
@@ -192,7 +190,6 @@ impl Session {
         }
     }
 
-    /// Handles the answer to a recovery.
     fn read(&mut self, now: Instant, process_id: &str, result: &str) {
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;

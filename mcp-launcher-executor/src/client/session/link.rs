@@ -1,5 +1,3 @@
-//! The link: connecting, lost, resumed.
-
 use std::time::{Duration, Instant};
 
 use super::{Effect, Purpose, Session};
@@ -10,28 +8,20 @@ use crate::protocol::{
     encode_request, method,
 };
 
-/// The state of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkState {
-    /// The driver is connecting.
     Connecting,
-    /// `initialize` was sent under this id.
     Hello {
-        /// The request.
         id: i64,
-        /// Its deadline.
         until: Instant,
     },
-    /// Open.
     Up,
     /// The next attempt is due at this time.
     Waiting(Instant),
-    /// Over.
     Dead,
 }
 
 impl Session {
-    /// Notes that the driver is connected.
     pub(crate) fn link_up(&mut self, now: Instant) {
         let id = self.next_id;
         self.next_id += 1;
@@ -51,7 +41,6 @@ impl Session {
         self.effects.push_back(Effect::Send(frame));
     }
 
-    /// Notes that the link is lost or could not be made.
     pub(crate) fn link_down(&mut self, now: Instant, reason: ExecutorError) {
         if self.link == LinkState::Dead {
             return;
@@ -67,7 +56,6 @@ impl Session {
         self.due(retry);
     }
 
-    /// Notes that bytes have arrived, perhaps less than a frame.
     pub(crate) fn hears(&mut self, now: Instant) {
         self.heard = now;
     }
@@ -100,7 +88,6 @@ impl Session {
         }
     }
 
-    /// Handles a link without pings.
     pub(crate) fn no_ping(&mut self, now: Instant) {
         if self.is_extended() {
             self.call(now, method::PING, &serde_json::Map::new(), Purpose::Fire);
@@ -110,7 +97,6 @@ impl Session {
         }
     }
 
-    /// Handles the passage of time.
     pub(crate) fn tick(&mut self, now: Instant) {
         if now < self.earliest {
             return;
@@ -222,7 +208,6 @@ impl Session {
         self.earliest = next;
     }
 
-    /// Handles the answer to `initialize`.
     pub(super) fn hello_answered(&mut self, now: Instant, answer: Result<Params<'_>, RpcError>) {
         let resuming = self.session_id.is_some();
         let refused = match answer {
@@ -288,7 +273,6 @@ impl Session {
         self.reschedule(now);
     }
 
-    /// Adapts keep-alive and resume to the peer's lease.
     fn respect_lease(&mut self) {
         let Some(lease) = self.lifecycle.as_ref().and_then(|l| l.lease_ms) else {
             return;
@@ -341,13 +325,11 @@ impl Session {
     }
 }
 
-/// Returns how many processes of an ended session are not proven gone.
 fn unproven(error: &RpcError) -> u64 {
     let said = error.data.as_ref().and_then(|data| data.get("unproven"));
     said.map_or(0, |said| said.as_u64().unwrap_or(1))
 }
 
-/// Converts an error answer.
 pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
     let mut kind = error.kind().map(str::to_owned);
     let searched = error.searched();

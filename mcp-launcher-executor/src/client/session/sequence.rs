@@ -1,5 +1,3 @@
-//! Orders the events of one process and removes duplicates.
-
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -8,13 +6,11 @@ use bytes::Bytes;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{ReadResult, Stream};
 
-/// An event of a process, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProcessEvent {
     Output(Stream, Bytes),
     Exited(Option<i64>),
     Closed,
-    /// Extension: nothing of it is left.
     Gone(GoneNotification),
 }
 
@@ -27,7 +23,6 @@ impl ProcessEvent {
     }
 }
 
-/// Limits of events that arrived early.
 const EARLY_LIMIT: usize = 65_536;
 const EARLY_BYTES: usize = 64 << 20;
 
@@ -48,12 +43,13 @@ pub(crate) struct Sequencer {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
-    /// There may be more: read again.
     More,
-    /// Complete up to now.
     Complete,
     /// The peer has dropped output that was not received.
-    Lost { from: u64, to: u64 },
+    Lost {
+        from: u64,
+        to: u64,
+    },
 }
 
 impl Sequencer {
@@ -68,17 +64,14 @@ impl Sequencer {
         }
     }
 
-    /// Returns the last number that was delivered.
     pub(crate) fn last(&self) -> u64 {
         self.next - 1
     }
 
-    /// Returns whether an event is missing before one that has arrived.
     pub(crate) fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// Returns whether the process has closed and everything was delivered.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed_seen
     }
