@@ -1,5 +1,3 @@
-//! [`Listener`]: accepts connections from the network or this machine.
-
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,7 +33,6 @@ enum Socket {
     Unix(UnixDoor),
 }
 
-/// An accepted connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
@@ -157,7 +154,6 @@ impl Listener {
 }
 
 impl Ticket {
-    /// Waits for a handshake until its time limit or eviction.
     pub(super) async fn within<T>(
         &self,
         handshake: impl Future<Output = io::Result<T>>,
@@ -169,7 +165,6 @@ impl Ticket {
     }
 }
 
-/// Logs refusals at a limited rate.
 fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: &Origin) {
     count(&shared.counters.refused, 1);
     if let Some(refused) = admission.refused(Instant::now()) {

@@ -13,16 +13,12 @@ use tokio_util::sync::CancellationToken;
 use super::origin::Share;
 use crate::mutex::Mutex;
 
-/// Limit of waiting connections per address or user.
 const SHARE: usize = 32;
 
-/// Limit of waiting connections.
 const ROOM: usize = 256;
 
-/// Reason of an eviction.
 pub(super) const OTHERS_CAME: &str = "others came before it had a session";
 
-/// Interval of log lines about refusals.
 const PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -47,7 +43,6 @@ pub(super) struct Ticket {
     admission: Arc<Admission>,
     /// Cancelled when another connection needs the place.
     pub(super) leave: CancellationToken,
-    /// Deadline for getting a session.
     pub(super) until: tokio::time::Instant,
 }
 
@@ -63,7 +58,6 @@ impl Drop for Ticket {
 }
 
 impl Admission {
-    /// Takes a place, which may evict another connection.
     pub(super) fn enter(self: &Arc<Self>, share: Share, until: tokio::time::Instant) -> Ticket {
         let leave = CancellationToken::new();
         let mut waiting = self.waiting.lock();
@@ -104,7 +98,6 @@ impl Admission {
     }
 }
 
-/// Returns the oldest connection of the largest share.
 fn oldest_of_most(waiting: &VecDeque<Waiting>) -> Option<usize> {
     let mut counts = HashMap::new();
     for one in waiting {

@@ -16,18 +16,15 @@ use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
 
-/// Maximum length of a name or reason, in characters.
 const MOST: usize = 256;
 
 pub(super) struct Audit {
     /// A prefix that distinguishes sessions, but is too short to resume one.
     session: String,
     counters: Arc<Counters>,
-    /// The client's origin and name.
     client: Mutex<(String, String)>,
 }
 
-/// Logs an event about a process and its client.
 macro_rules! of_process {
     ($audit:expr, $process:expr, $program:expr, $($rest:tt)*) => {{
         let (peer, client) = $audit.client();
@@ -57,7 +54,6 @@ impl Audit {
         client.clone()
     }
 
-    /// Logs that a client of this name has attached.
     pub(super) fn attached(&self, origin: &Origin, name: &str, resumed: bool) {
         let (peer, client) = (origin.to_string(), excerpt(name));
         let session = &self.session;
@@ -102,7 +98,6 @@ impl Audit {
     }
 }
 
-/// Shortens a client's text for a log line or an error.
 pub(super) fn excerpt(text: &str) -> String {
     // Control characters could forge log lines.
     let text = text.chars().take(MOST);

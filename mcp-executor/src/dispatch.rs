@@ -1,5 +1,3 @@
-//! Requests of a client with a session.
-
 mod answer;
 mod handlers;
 
@@ -15,7 +13,6 @@ use super::audit::excerpt;
 use super::host::environment_info;
 use super::limits::WAITING_EACH;
 use super::metadata;
-use super::process::Owner as _;
 use super::quota::Grant;
 use super::session::Session;
 use super::start::start;
@@ -117,7 +114,6 @@ pub(super) fn request(
     }
 }
 
-/// Carries out a notification.
 pub(super) fn notification(
     shared: &Arc<Shared>,
     session: &Arc<Session>,

@@ -1,5 +1,3 @@
-//! [`Doubts`]: processes with an unproven end.
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -18,18 +16,15 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Doubts {
     known: Mutex<Vec<Doubt>>,
-    /// Notified when there is one less.
     less: Notify,
 }
 
-/// One process and its session.
 struct Doubt {
     session: String,
     proven: Arc<AtomicBool>,
 }
 
 impl Doubts {
-    /// Adds a process that is not proven gone, until `proven` is set.
     pub(super) fn add(&self, session: &str, proven: &Arc<AtomicBool>) {
         let mut known = self.unproven();
         let same = |doubt: &Doubt| Arc::ptr_eq(&doubt.proven, proven);
@@ -41,13 +36,11 @@ impl Doubts {
         }
     }
 
-    /// Records that the process is proven gone.
     pub(super) fn dispel(&self, proven: &AtomicBool) {
         proven.store(true, Ordering::Release);
         self.less.notify_waiters();
     }
 
-    /// Completes when no process is in doubt.
     pub(super) async fn dispelled(&self) {
         loop {
             let less = self.less.notified();
@@ -58,13 +51,11 @@ impl Doubts {
         }
     }
 
-    /// Returns how many processes of this session are in doubt.
     pub(super) fn of(&self, session: &str) -> usize {
         let known = self.unproven();
         known.iter().filter(|d| d.session == session).count()
     }
 
-    /// Returns how many processes are in doubt.
     pub(super) fn count(&self) -> usize {
         self.unproven().len()
     }

@@ -6,7 +6,6 @@ use wildmatch::WildMatch;
 
 use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
 
-/// Variables that most programs need.
 const CORE: &[&str] = &[
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
     "USER",
@@ -15,7 +14,6 @@ const CORE: &[&str] = &[
 /// Names of likely secrets, which are left out unless the client insists.
 const EXCLUDED: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
 
-/// Variables of the daemon that no process gets.
 const OWN: &[&str] = &[
     "MCP_EXECUTOR_TOKEN",
     // For the daemon's service manager, which must not hear from servers.
@@ -24,7 +22,6 @@ const OWN: &[&str] = &[
     "WATCHDOG_USEC",
 ];
 
-/// Limits of a client's request, in addition to the parser's.
 const MOST_PATTERN_BYTES: usize = 2048;
 const MOST_SET: usize = 128;
 const MOST_NAME_BYTES: usize = 4096;
@@ -80,7 +77,6 @@ fn texts(patterns: &[String]) -> impl Iterator<Item = &str> {
     patterns.iter().map(String::as_str)
 }
 
-/// Compiles shell wildcards `*` and `?`, ignoring case.
 fn patterns<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WildMatch> {
     texts.map(WildMatch::new_case_insensitive).collect()
 }

@@ -1,5 +1,3 @@
-//! Events of a process, and their encoding. Pure.
-
 use bytes::Bytes;
 
 use crate::protocol::extension::GoneNotification;
@@ -11,12 +9,10 @@ pub(super) enum Event {
     Output(Stream, Bytes),
     Exited(i64),
     Closed,
-    /// The proof, without its number.
     Gone(GoneNotification),
 }
 
 impl Event {
-    /// Returns the bytes that count as memory.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Output(_, bytes) => bytes.len(),
@@ -24,7 +20,6 @@ impl Event {
         }
     }
 
-    /// Encodes the event.
     pub(super) fn frame(self, process_id: &str, seq: u64) -> String {
         let id = || process_id.to_owned();
         match self {

@@ -1,5 +1,3 @@
-//! The description of this machine for clients.
-
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +19,6 @@ pub(super) fn environment_info() -> EnvironmentInfo {
     }
 }
 
-/// Returns the directory of process records, if there is one.
 pub(super) fn records() -> Option<(PathBuf, File)> {
     let usable = |path: PathBuf| {
         let directory = state::make(&path).ok()?;

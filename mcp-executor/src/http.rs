@@ -23,7 +23,6 @@ use crate::mutex::Mutex;
 
 const HEAD: usize = 16 * 1024;
 
-/// The reason that there is no WebSocket.
 #[derive(Debug, Error)]
 pub(super) enum Refused {
     #[error("the request is none, or not complete")]
@@ -32,24 +31,18 @@ pub(super) enum Refused {
     Because(&'static str),
 }
 
-/// A stream that became a WebSocket.
 pub(super) struct Upgraded<S> {
     pub(super) stream: S,
-    /// Bytes that arrived after the request.
     pub(super) early: Bytes,
-    /// The name of the presented token.
     pub(super) token: Option<Arc<str>>,
 }
 
 pub(super) enum Answer {
-    /// The switch of protocols, and the name of the token.
     Upgrade(Response<()>, Option<Arc<str>>),
-    /// A text of this media type.
     Say(&'static str, String),
     Refuse(StatusCode, &'static str),
 }
 
-/// The media type of plain text.
 const PLAIN: &str = "text/plain";
 
 impl Answer {
@@ -78,11 +71,7 @@ impl Answer {
 }
 
 /// Reads one request, with a time limit for its head, and answers it. `None` if it was answered
-/// without a WebSocket.
-///
-/// # Errors
-///
-/// [`Refused`] if the answer was a refusal or could not be sent.
+/// without a WebSocket; fails if that was a refusal or could not be sent.
 pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     patience: Duration,

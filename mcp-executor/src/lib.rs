@@ -36,7 +36,6 @@ mod metadata;
 mod metrics;
 mod origin;
 mod private;
-mod process;
 mod pump;
 mod quota;
 mod registry;
@@ -84,19 +83,14 @@ struct Shared {
     limits: Arc<Limits>,
     registry: Registry,
     counters: Arc<Counters>,
-    /// Processes that are not proven gone.
     doubts: Arc<Doubts>,
     /// `true` if nothing of an earlier daemon is left.
     swept: AtomicBool,
     /// Cancelled when no more connections, sessions and processes are accepted.
     closing: CancellationToken,
-    /// Cancelled when connections must end.
     stopping: CancellationToken,
-    /// Connections that may have something to send.
     connections: TaskTracker,
-    /// Cancelled when everything must end without grace.
     hurry: CancellationToken,
-    /// Cancelled when everything has ended.
     over: CancellationToken,
     /// The serving listeners, kept until everything has ended: the daemon at their addresses is
     /// responsible for everything started there.
@@ -104,13 +98,11 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns [`host::machine`] for the first listener.
     fn machine(&self) -> Option<String> {
         let address = self.listeners.lock().first()?.url().ok()?;
         host::machine(&address)
     }
 
-    /// Returns the account of these clients.
     fn account(&self, of: &Share) -> Arc<Account> {
         self.registry.account(of, || {
             let listeners = self.listeners.lock();

@@ -1,5 +1,3 @@
-//! [`Limits`]: quotas of clients, and their lease.
-
 use std::time::Duration;
 
 use mcp_lifecycle_core::terminate::TerminationPolicy;
@@ -7,10 +5,8 @@ use mcp_lifecycle_core::terminate::TerminationPolicy;
 /// Maximum length of a client's name for a request, a process or a write, in bytes.
 pub(super) const MOST_NAME: usize = 256;
 
-/// Limit of waiting requests per session.
 pub(super) const MOST_WAITING: usize = 1024;
 
-/// Approximate memory of a waiting request, in bytes.
 pub(super) const WAITING_EACH: usize = 1024;
 
 /// Limit of concurrent launches per session; others wait.
@@ -19,7 +15,6 @@ pub(super) const MOST_LAUNCHES: usize = 16;
 /// Maximum size of `process/start`: no system accepts more arguments and variables.
 pub(super) const MOST_START: usize = 8 << 20;
 
-/// Maximum size of a frame without a session.
 pub(super) const MOST_BEFORE_SESSION: usize = 64 * 1024;
 
 /// The daemon's limits.

@@ -29,7 +29,6 @@ pub(super) struct Metadata {
     modified_at_ms: u64,
 }
 
-/// Parses the path.
 pub(super) fn path(params: Params<'_>) -> Result<String, RpcError> {
     let invalid = |text: &str| RpcError::new(code::INVALID_PARAMS, text);
     let asked: Asked<'_> = params.parse()?;

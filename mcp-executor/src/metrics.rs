@@ -18,11 +18,9 @@ use super::http::{Answer, exchange};
 use super::origin::Origin;
 use super::{Daemon, Shared};
 
-/// Time limits of a request's head, and of the whole request.
 const HEAD: Duration = Duration::from_secs(1);
 const REQUEST: Duration = Duration::from_secs(5);
 
-/// The media type of [`Daemon::metrics`].
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A bound local address for [`Daemon::metrics`].
@@ -69,7 +67,6 @@ impl MetricsListener {
     }
 }
 
-/// Counters of events.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) refused: Counter,
@@ -81,7 +78,6 @@ pub(super) struct Counters {
     pub(super) sent: Counter,
 }
 
-/// Formats all metrics.
 pub(super) fn text(shared: &Shared) -> String {
     let (it, limits) = (&shared.counters, &shared.limits);
     let mut registry = Registry::with_prefix("mcp_executor");
@@ -114,7 +110,6 @@ pub(super) fn text(shared: &Shared) -> String {
     text
 }
 
-/// Increments a counter.
 pub(super) fn count(number: &Counter, more: usize) {
     number.inc_by(more as u64);
 }

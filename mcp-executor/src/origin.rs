@@ -1,5 +1,3 @@
-//! [`Origin`]: the origin of a connection.
-
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -7,11 +5,8 @@ use std::sync::Arc;
 /// The origin of a connection, as the system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The network, with the name of the presented token.
     Network(SocketAddr, Option<Arc<str>>),
-    /// A socket file of this machine.
     User(super::unix::Caller),
-    /// The program's own stdin and stdout.
     Stdio,
 }
 
@@ -20,7 +15,6 @@ pub(super) enum Origin {
 pub(super) enum Share {
     /// The clients with the token of this name, from any address.
     Token(Arc<str>),
-    /// The clients without a token.
     Open,
     /// An address, or the network of one client, before a token was presented.
     Address(IpAddr),
@@ -28,7 +22,6 @@ pub(super) enum Share {
 }
 
 impl Origin {
-    /// Returns the share during admission.
     pub(super) fn door(&self) -> Share {
         match self {
             Self::Network(address, _) => Share::Address(network(address.ip())),
@@ -37,7 +30,6 @@ impl Origin {
         }
     }
 
-    /// Returns the share of quotas.
     pub(super) fn account(&self) -> Share {
         match self {
             Self::Network(_, Some(token)) => Share::Token(Arc::clone(token)),

@@ -1,5 +1,3 @@
-//! Opens secret files that no other user can have read or replaced.
-
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

@@ -8,21 +8,19 @@ use mcp_lifecycle_core::launch::BoxRead;
 use tokio::io::AsyncReadExt;
 
 use super::event::Event;
-use super::process::Process;
 use super::quota::Grant;
+use super::session::Process;
 use crate::protocol::process::Stream;
 
-/// Size of a read that waits, and of one that finds output.
 const READ: usize = 4 * 1024;
 const READ_MOST: usize = 64 * 1024;
 
 /// Maximum part in one frame, which blocks a slow link.
 const MOST_AT_ONCE: usize = 32 * 1024;
 
-/// Copies a pipe's output to the log, as far as there is room.
 pub(super) async fn pump(process: Arc<Process>, mut pipe: BoxRead, stream: Stream) {
     let mut small = vec![0; READ];
-    let mut grant = Grant::of(process.portion());
+    let mut grant = Grant::of(&process.portion);
     grant.set(READ);
     'reading: loop {
         let most = room(&process, stream).await.min(READ);
@@ -60,14 +58,13 @@ pub(super) async fn pump(process: Arc<Process>, mut pipe: BoxRead, stream: Strea
     process.part_done();
 }
 
-/// Returns the room for output now.
 fn room_now(process: &Process, stream: Stream) -> usize {
     let (window, held) = {
         let log = process.log.lock();
         (log.room(stream), !log.is_drained())
     };
     // A server with nothing queued always proceeds, if slowly.
-    let room = match process.portion().room() {
+    let room = match process.portion.room() {
         0..READ if held => 0,
         room => room.max(READ),
     };
@@ -75,7 +72,6 @@ fn room_now(process: &Process, stream: Stream) -> usize {
     window.min(room)
 }
 
-/// Waits until there is room for output. Returns how much.
 async fn room(process: &Process, stream: Stream) -> usize {
     let now = room_now(process, stream);
     if now > 0 {
@@ -85,7 +81,7 @@ async fn room(process: &Process, stream: Stream) -> usize {
     process.make_room(READ);
     loop {
         let mut room = std::pin::pin!(process.room.notified());
-        let mut freed = std::pin::pin!(process.portion().freed());
+        let mut freed = std::pin::pin!(process.portion.freed());
         room.as_mut().enable();
         freed.as_mut().enable();
         let most = room_now(process, stream);

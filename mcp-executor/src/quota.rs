@@ -5,31 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::futures::{Notified, OwnedNotified};
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::limits::Limits;
 use crate::mutex::Mutex;
 
-/// Guaranteed memory of a session, in bytes.
 const OWN: usize = 128 * 1024;
 
 /// The quota of the clients with one token, or of one user of this machine.
 pub(super) struct Account {
     pub(super) sessions: usize,
     pub(super) processes: usize,
-    /// Permits for processes.
     pub(super) places: Arc<Semaphore>,
     memory: usize,
     used: AtomicUsize,
-    /// Notified of freed memory.
     freed: Arc<Notify>,
     frames: Mutex<Pace>,
 }
 
 impl Account {
-    /// Creates an account, given the number of tokens.
     pub(super) fn new(limits: &Limits, tokens: usize) -> Arc<Self> {
         // Equal parts leave nothing for others.
         let part = |all: usize| (all / tokens.max(1)).max(1);
@@ -52,7 +48,7 @@ impl Account {
 
 /// The part of an account that one session uses.
 pub(super) struct Portion {
-    account: Arc<Account>,
+    pub(super) account: Arc<Account>,
     memory: usize,
     used: AtomicUsize,
     frames: Mutex<Pace>,
@@ -68,16 +64,10 @@ impl Portion {
         })
     }
 
-    pub(super) fn account(&self) -> &Arc<Account> {
-        &self.account
-    }
-
-    /// Returns the bytes that this session may take now.
     pub(super) fn room(&self) -> usize {
         self.room_beside(self.account.memory_used())
     }
 
-    /// Does the same for a given use of the account.
     fn room_beside(&self, taken: usize) -> usize {
         let used = self.used.load(Ordering::SeqCst);
         let shared = self.account.memory.saturating_sub(taken);
@@ -86,16 +76,10 @@ impl Portion {
     }
 
     /// Completes when there may be more room. Enable it before checking again.
-    pub(super) fn freed(&self) -> Notified<'_> {
-        self.account.freed.notified()
-    }
-
-    /// Does the same as [`freed`](Self::freed).
-    pub(super) fn freed_owned(&self) -> OwnedNotified {
+    pub(super) fn freed(&self) -> OwnedNotified {
         Arc::clone(&self.account.freed).notified_owned()
     }
 
-    /// Counts a received frame.
     pub(super) fn count_frame(&self, now: Instant) {
         for frames in [&self.frames, &self.account.frames] {
             frames.lock().count(now);
@@ -108,7 +92,6 @@ impl Portion {
         own.max(self.account.frames.lock().next(now))
     }
 
-    /// Takes memory, unless it exceeds the limit.
     fn try_take(&self, bytes: usize) -> bool {
         let more = |taken| (self.room_beside(taken) >= bytes).then_some(taken + bytes);
         // Atomic, so that no other session takes the same room.
@@ -164,7 +147,6 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Creates an empty grant.
     pub(super) fn of(portion: &Arc<Portion>) -> Self {
         Self {
             portion: Some(Arc::clone(portion)),
@@ -198,12 +180,10 @@ impl Grant {
         self.set(self.bytes.saturating_sub(bytes));
     }
 
-    /// Returns the missing bytes to this size.
     pub(super) fn lacks(&self, bytes: usize) -> usize {
         bytes.saturating_sub(self.bytes)
     }
 
-    /// Returns whether its session has reached its limit.
     pub(super) fn is_short(&self) -> bool {
         self.portion.as_ref().is_some_and(|it| it.room() == 0)
     }
@@ -280,9 +260,9 @@ mod tests {
         assert_eq!((one.room(), three.room()), (0, OWN));
         assert!(grant(&three, OWN + 1).is_none());
         let own = grant(&three, OWN).unwrap();
-        assert_eq!(one.account().memory_used(), 101 * OWN);
+        assert_eq!(one.account.memory_used(), 101 * OWN);
         drop((held, own));
-        assert_eq!((one.room(), one.account().memory_used()), (50 * OWN, 0));
+        assert_eq!((one.room(), one.account.memory_used()), (50 * OWN, 0));
     }
 
     #[tokio::test]

@@ -33,7 +33,6 @@ impl Registry {
         Arc::clone(accounts.entry(of.clone()).or_insert_with(open))
     }
 
-    /// Returns the bytes used by all clients.
     pub(super) fn memory(&self) -> usize {
         let accounts = self.accounts.lock();
         accounts.values().map(|it| it.memory_used()).sum()
@@ -45,7 +44,6 @@ impl Registry {
         self.sessions.lock().get(id).cloned()
     }
 
-    /// Opens a session, with the task that watches its lease.
     pub(super) fn open(
         shared: &Arc<Shared>,
         lifecycle: Option<Lifecycle>,
@@ -72,13 +70,11 @@ impl Registry {
         Ok(session)
     }
 
-    /// Ends a session for good.
     pub(super) async fn end(&self, session: &Arc<Session>, reason: EndReason) {
         session.end(reason).await;
         self.sessions.lock().remove(&session.id);
     }
 
-    /// Ends every process of every session, and delivers their events.
     pub(super) async fn wind_down(&self) {
         let all: Vec<_> = self.sessions.lock().values().cloned().collect();
         let ends = all.iter().map(|session| session.wind_down());
@@ -100,7 +96,7 @@ impl Registry {
 /// client's silence. So pending input is read before the lease counts as expired, and a lease that
 /// is found expired late is extended.
 async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
-    let (mut spared, finished) = (None, session.finished());
+    let (mut spared, finished) = (None, session.finished.clone());
     loop {
         let expires = session.expires();
         let now = Instant::now();
@@ -122,7 +118,6 @@ async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
     shared.registry.end(&session, reason).await;
 }
 
-/// Returns the extension of a lease that was found expired this late.
 fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
     /// Maximum delay of timers in a healthy daemon.
     const PUNCTUAL: Duration = Duration::from_millis(250);
@@ -137,7 +132,6 @@ fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
     drain.max(longest_reprieve(lease))
 }
 
-/// Returns a random UUID.
 fn random_id() -> Result<String, RpcError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)

@@ -1,5 +1,3 @@
-//! [`Reloading`]: a value that is reloaded when its files change.
-
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +21,6 @@ pub(super) struct Reloading<T> {
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl<T> Reloading<T> {
-    /// Loads the value for the first time. `files` are those that `load` reads.
     pub(super) fn new(
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<T, BoxError> + Send + Sync + 'static,

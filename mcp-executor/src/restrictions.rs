@@ -26,7 +26,6 @@ pub(super) fn check(params: Params<'_>) -> Result<(), RpcError> {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    /// The reason of the refusal.
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

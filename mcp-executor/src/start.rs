@@ -16,11 +16,10 @@ use super::Shared;
 use super::doubts::until_gone;
 use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
-use super::process::Process;
 use super::pump::pump;
 use super::quota::Grant;
 use super::restrictions;
-use super::session::{Session, Slot};
+use super::session::{Process, Session, Slot};
 use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult, Stream};
 use crate::protocol::{
     Params, RequestId, RpcError, code, encode_error, encode_result, path_from_wire,
@@ -102,7 +101,6 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Returns whether this start is a repetition; its answer then goes to this request.
 fn is_repetition(
     session: &Session,
     processes: &mut HashMap<String, Slot>,
@@ -122,9 +120,8 @@ fn is_repetition(
     }
 }
 
-/// Takes a permit of its share.
 fn place(session: &Session) -> Result<OwnedSemaphorePermit, RpcError> {
-    let account = session.portion.account();
+    let account = &session.portion.account;
     Arc::clone(&account.places)
         .try_acquire_owned()
         .map_err(|_| {
@@ -192,7 +189,6 @@ async fn launch(
     }
 }
 
-/// Adds the process to the table, unless it was cancelled.
 fn settle(
     session: &Arc<Session>,
     params: StartParams,
@@ -205,7 +201,7 @@ fn settle(
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new((launched, place))),
     };
-    let (process, stdout, stderr) = Process::adopt(&params, launched, session.member(), place);
+    let (process, stdout, stderr) = Process::adopt(&params, launched, session, place);
     tokio::spawn(pump(Arc::clone(&process), stdout, Stream::Stdout));
     if let Some(stderr) = stderr {
         tokio::spawn(pump(Arc::clone(&process), stderr, Stream::Stderr));
@@ -234,7 +230,6 @@ async fn undo(
     tokio::spawn(until_gone(terminator, doubts, proven, place));
 }
 
-/// Rejects invalid parameters.
 fn check(params: &StartParams) -> Result<(), RpcError> {
     let invalid = |text: String| Err(RpcError::new(code::INVALID_PARAMS, text));
     let Some(program) = params.argv.first() else {
@@ -276,7 +271,6 @@ fn spec(params: &StartParams) -> Result<ServerSpec, RpcError> {
     spec.build().map_err(|error| invalid(error.to_string()))
 }
 
-/// Converts a launch failure: a message and a machine-readable kind.
 fn refusal(error: &LaunchError) -> RpcError {
     let kind = match error.kind() {
         LaunchErrorKind::NotFound { .. } => "notFound",

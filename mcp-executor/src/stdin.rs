@@ -20,7 +20,6 @@ const REMEMBERED: usize = 64;
 /// Size of a write that is queued whatever the quota, if the process has none queued.
 const LEAST: usize = 4 * 1024;
 
-/// Returns the memory of a write, in bytes.
 fn cost(bytes: &Bytes) -> usize {
     const EACH: usize = 192;
     EACH + bytes.len()
@@ -28,19 +27,15 @@ fn cost(bytes: &Bytes) -> usize {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Answer now.
     Answer(WriteStatus),
     /// It is queued: answer when it is written, or cannot be.
     Later,
-    /// The queue is full.
     Full,
 }
 
-/// Writes that are not in the pipe yet.
 #[derive(Debug, Default)]
 pub(super) struct StdinQueue {
     queue: VecDeque<(RequestId, WriteParams)>,
-    /// The memory of `queue`.
     bytes: usize,
     /// Hashes of the IDs of written writes, which may be long, with a secret key.
     seen: VecDeque<u64>,
@@ -48,11 +43,8 @@ pub(super) struct StdinQueue {
     /// Hashes of refused writes' IDs: each must be repeated before later writes are accepted.
     /// `None` for a client that does not repeat.
     refused: Option<VecDeque<u64>>,
-    /// The memory of the queue.
     grant: Grant,
-    /// End of file follows the queue.
     closing: bool,
-    /// The pipe is closed.
     closed: bool,
 }
 
@@ -108,7 +100,6 @@ impl StdinQueue {
         Verdict::Later
     }
 
-    /// Returns whether no refused write must precede this one.
     fn is_next(&self, name: Option<u64>) -> bool {
         let first = self.refused.as_ref().and_then(VecDeque::front);
         first.is_none() || first == name.as_ref()
@@ -123,7 +114,6 @@ impl StdinQueue {
         }
     }
 
-    /// Takes memory of the quota.
     fn has_room(&mut self, more: usize) -> bool {
         if self.queue.is_empty() && more <= LEAST {
             self.grant.set(more);
@@ -132,12 +122,10 @@ impl StdinQueue {
         self.grant.try_set(self.bytes + more)
     }
 
-    /// Returns the bytes of the next write.
     pub(super) fn next(&self) -> Option<&Bytes> {
         self.queue.front().map(|(_, params)| &params.chunk.0)
     }
 
-    /// Notes that the next write is written. Returns its request.
     pub(super) fn written(&mut self) -> Option<RequestId> {
         let (id, params) = self.queue.pop_front()?;
         self.bytes -= cost(&params.chunk.0);
@@ -156,7 +144,6 @@ impl StdinQueue {
         self.closing = true;
     }
 
-    /// Returns whether end of file is due.
     pub(super) fn at_end(&self) -> bool {
         self.closing && self.queue.is_empty()
     }
@@ -177,13 +164,10 @@ pub(super) struct Input {
     pub(super) queue: StdinQueue,
     /// `None` once it is closed.
     pipe: Option<ServerStdin>,
-    /// Number of bytes of the next write that are in the pipe.
     in_pipe: usize,
-    /// The task that waits for room in the pipe.
     waits: Waker,
 }
 
-/// Requests of writes, with their answers.
 pub(super) type Answers = Vec<(RequestId, WriteStatus)>;
 
 impl Input {

@@ -1,5 +1,3 @@
-//! [`TlsIdentity`]: the daemon's certificate, and the authority of clients.
-
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,3 @@
-//! [`Token`]: the shared secret of the daemon.
-
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +56,6 @@ impl Token {
         Arc::clone(&self.name)
     }
 
-    /// Returns whether this header carries the token, in constant time.
     fn opens(&self, authorization: Option<&[u8]>) -> bool {
         let Some((scheme, given)) = authorization.and_then(|value| value.split_at_checked(7))
         else {

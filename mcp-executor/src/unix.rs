@@ -17,7 +17,6 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::host::records;
 
-/// Backlog of connections.
 const BACKLOG: u32 = 1024;
 
 /// A bound socket file, which is removed on drop.
@@ -27,12 +26,10 @@ const BACKLOG: u32 = 1024;
 pub(super) struct UnixDoor {
     socket: UnixListener,
     path: PathBuf,
-    /// Device and inode of the file.
     id: (u64, u64),
     _claim: Option<Claim>,
 }
 
-/// The user and process of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) uid: u32,
@@ -78,7 +75,6 @@ impl UnixDoor {
 }
 
 impl Caller {
-    /// Returns whether the caller is admitted.
     pub(super) fn is_admitted(self) -> bool {
         self.uid == 0 || self.uid == geteuid().as_raw()
     }
@@ -132,7 +128,6 @@ impl Drop for Claim {
     }
 }
 
-/// Removes a killed daemon's file.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

@@ -1,5 +1,3 @@
-//! The handshake between client and daemon.
-
 use std::sync::atomic::Ordering;
 
 use super::super::host::environment_info;
@@ -14,7 +12,6 @@ use crate::wire::wire_containment;
 use serde_json::json;
 
 impl Connection {
-    /// Returns a new or resumed session for this client.
     pub(super) fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
         let params: InitializeParams = params.parse()?;
         let names = [Some(&params.client_name), params.resume_session_id.as_ref()];
@@ -81,7 +78,6 @@ impl Connection {
         }
     }
 
-    /// Returns the agreed extensions, given the client's wishes.
     fn agree(&self, wish: &Lifecycle) -> Lifecycle {
         let limits = &self.shared.limits;
         const LEAST: u64 = 4096;

@@ -28,7 +28,6 @@ impl Connection {
             session.is_awake(generation);
         }
         match incoming {
-            // A sign of life within an incomplete frame.
             Incoming::Alive => return,
             Incoming::Frame(frame) => match Message::parse(&frame) {
                 Ok(message) => self.message(message),

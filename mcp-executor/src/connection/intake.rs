@@ -1,5 +1,3 @@
-//! Reads frames, as far as the quota allows.
-
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,7 +7,6 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::limits::MOST_BEFORE_SESSION;
 use super::super::metrics::count;
-use super::super::process::Owner as _;
 use super::super::quota::Grant;
 use super::super::session::Session;
 use super::{Connection, End, HIGH_WATER};
@@ -18,23 +15,18 @@ use crate::link::{CloseCode, Incoming, Link};
 /// Bytes of an incomplete frame that need no quota.
 const FREE: usize = 64 * 1024;
 
-/// Bytes that are read between two checks of the quota.
 const PIECE: usize = 64 * 1024;
 
 /// Time in which a frame over [`FREE`] must grow, whether its client or the quota is the cause.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Minimum growth in that time, in bytes.
 const GROWTH: usize = 64 * 1024;
 
-/// The memory of a connection's current frame.
 #[derive(Default)]
 pub(super) struct Intake {
-    /// Received bytes at the last check.
     received: u64,
     /// The memory of the frame, until it has been carried out.
     pub(super) frame: Grant,
-    /// Set while the quota is exhausted.
     freed: Option<Pin<Box<OwnedNotified>>>,
     /// Set while a large frame is incomplete: its size, and the deadline for growing.
     growth: Option<(usize, Pin<Box<Sleep>>)>,
@@ -43,17 +35,14 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Uses the quota of a new session.
     pub(super) fn belongs_to(&mut self, session: &Session) {
         self.frame = Grant::of(&session.portion);
     }
 
-    /// Releases the memory of the last frame.
     pub(super) fn done(&mut self) {
         self.frame.set(0);
     }
 
-    /// Reads the next frame in pieces.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,13 +130,12 @@ impl Intake {
     fn has_room_after_all(&mut self, session: &Session, bytes: usize) -> bool {
         let lacks = self.frame.lacks(bytes);
         session.make_room(lacks);
-        let mut freed = Box::pin(session.portion.freed_owned());
+        let mut freed = Box::pin(session.portion.freed());
         freed.as_mut().enable();
         self.freed = Some(freed);
         self.frame.try_set(bytes)
     }
 
-    /// Waits until there may be room.
     fn wait(
         &mut self,
         cx: &mut Context<'_>,

@@ -18,7 +18,6 @@ use super::admission::{OTHERS_CAME, Ticket};
 use super::event::Event;
 use super::metrics::count;
 use super::origin::Origin;
-use super::process::Owner as _;
 use super::session::{AnswerPriority, Next, Session};
 use crate::link::{CloseCode, Link, LinkError};
 use crate::protocol::extension::EndedNotification;
@@ -26,7 +25,6 @@ use crate::protocol::{
     RpcError, code, encode_error, encode_notification, encode_raw_output, method,
 };
 
-/// Maximum interval of pings to a client on a socket.
 const PING: Duration = Duration::from_secs(10);
 
 /// Number of answers to writes that are delayed to share a packet; our client has more writes in
@@ -36,13 +34,10 @@ const PATIENT: u32 = 2;
 /// Maximum delay of such answers, for other clients with fewer writes in flight.
 const COMPANY: Duration = Duration::from_millis(10);
 
-/// Limit of queued bytes in a client's link and answers.
 const HIGH_WATER: usize = 64 * 1024;
 
-/// Time limit for flushing when the connection ends.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The reason that a connection ends, for its client and the log.
 pub(super) struct End {
     /// `None` if the client is gone.
     code: Option<CloseCode>,
@@ -64,11 +59,7 @@ impl End {
 }
 
 /// Serves a client until its connection ends. Holds the place in the admission until it has a
-/// session.
-///
-/// # Errors
-///
-/// The reason that it was refused a session.
+/// session. Fails if it was refused one.
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     link: Box<dyn Link>,
@@ -116,13 +107,9 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Progress of the handshake.
 enum State {
-    /// Waits for `initialize`.
     Unknown,
-    /// Waits for `initialized`.
     Greeted(Arc<Session>, u64),
-    /// Open.
     Open(Arc<Session>, u64),
 }
 
@@ -178,7 +165,6 @@ impl Connection {
         .await
     }
 
-    /// Number of frames before other tasks get a turn.
     const TURN: usize = 16;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -211,7 +197,6 @@ impl Connection {
                 Poll::Ready(Err(end)) => return Poll::Ready(end),
                 Poll::Pending => {}
             }
-            // There may be more to send.
             if full && self.link.buffered() <= HIGH_WATER {
                 continue;
             }
@@ -232,7 +217,7 @@ impl Connection {
     fn leave(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<End> {
         let finished = self
             .finished
-            .get_or_insert_with(|| Box::pin(session.finished().cancelled_owned()));
+            .get_or_insert_with(|| Box::pin(session.finished.clone().cancelled_owned()));
         ready!(finished.as_mut().poll(cx));
         self.say_goodbye();
         Poll::Ready(End::new(CloseCode::Normal, "the session is over"))
@@ -255,7 +240,6 @@ impl Connection {
         None
     }
 
-    /// Sends delayed answers at the end of their delay.
     fn wait_for_company(&mut self, cx: &mut Context<'_>) {
         if let Some(company) = &mut self.company {
             if company.as_mut().poll(cx).is_pending() {

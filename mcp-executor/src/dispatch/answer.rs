@@ -1,5 +1,3 @@
-//! Answers to requests, at once or later.
-
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,7 +12,6 @@ pub(super) fn answer(session: &Session, id: &RequestId, result: &impl Serialize)
     session.answer(encode_result(id, result));
 }
 
-/// Answers when the future completes, without blocking the connection.
 pub(super) fn later<T: Serialize>(
     session: &Arc<Session>,
     id: RequestId,

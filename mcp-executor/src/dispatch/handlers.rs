@@ -1,5 +1,3 @@
-//! Requests that concern one process, and the list of them.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +6,14 @@ use serde_json::json;
 use super::answer::{answer, internal, later, place_to_wait};
 use crate::audit::excerpt;
 use crate::limits::MOST_NAME;
-use crate::process::{Owner as _, Process};
 use crate::protocol::process::{
     ReadParams, SignalParams, TerminateResult, WriteParams, WriteStatus,
 };
 use crate::protocol::{RequestId, RpcError, code, encode_error, encode_result};
 use crate::quota::Grant;
-use crate::session::{Session, Slot};
+use crate::session::{Process, Session, Slot};
 use crate::stdin::Verdict;
 
-/// Longest wait of a read.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) fn write(
@@ -76,7 +72,6 @@ pub(super) fn read(
     id: RequestId,
     params: ReadParams,
 ) -> Result<(), RpcError> {
-    /// Keeps an answer far below any frame limit.
     const MOST: usize = 256 << 10;
     let process = known(session, &params.process_id)?;
     let after = params.after_seq.unwrap_or(0);

@@ -7,7 +7,6 @@ use super::quota::Grant;
 use crate::protocol::Chunk;
 use crate::protocol::process::{ReadChunk, ReadResult, Stream};
 
-/// The time at which events may be dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     /// When the client has acknowledged them; it also reports consumed bytes.
@@ -16,7 +15,6 @@ pub(super) enum Keep {
     Bytes(usize),
 }
 
-/// Overhead of an event, in bytes.
 const EACH: usize = 64;
 
 /// Limit of unacknowledged events; our client acknowledges much earlier.
@@ -31,21 +29,16 @@ pub(super) struct Log {
     window: usize,
     entries: VecDeque<(u64, Event)>,
     next: u64,
-    /// The current connection.
     generation: u64,
-    /// Number of the last event sent on the current connection.
     sent: u64,
     /// The cost of `entries`, held in the client's quota.
     held: usize,
     grant: Grant,
-    /// The last number that a read returned.
     shown: u64,
-    /// Bytes received and consumed of each stream.
     produced: [u64; 2],
     consumed: [u64; 2],
     exit: Option<i64>,
     closed: bool,
-    /// It will never be read.
     discarded: bool,
 }
 
@@ -81,7 +74,6 @@ impl Log {
         self.grant.set(0);
     }
 
-    /// Returns the room in this stream's own window, in bytes.
     pub(super) fn room(&self, stream: Stream) -> usize {
         if self.discarded {
             return self.window;
@@ -178,7 +170,6 @@ impl Log {
         }
     }
 
-    /// Returns whether the client has everything.
     pub(super) fn is_drained(&self) -> bool {
         self.entries.is_empty()
     }
@@ -198,7 +189,6 @@ impl Log {
         self.closed || self.exit.is_some() != exited || self.entries.iter().rev().any(output)
     }
 
-    /// Answers `process/read`.
     pub(super) fn read(&mut self, after: u64, max_bytes: usize) -> ReadResult {
         let mut result = ReadResult {
             next_seq: self.next,

@@ -1,24 +1,15 @@
-//! The end of a session and its processes.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
-use tokio_util::sync::CancellationToken;
 
-use super::super::process::Process;
-use super::{Session, Slot};
+use super::{Process, Session, Slot};
 
 /// Time limit for a client to receive the last events during a shutdown.
 const DELIVERY: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// Returns a token that is cancelled once the end of every process was attempted.
-    pub(crate) fn finished(&self) -> CancellationToken {
-        self.finished.clone()
-    }
-
     /// Ends every process in parallel, in order, and gives the client time to receive their events.
     pub(crate) async fn wind_down(&self) {
         self.closing.store(true, Ordering::Release);
@@ -60,7 +51,6 @@ impl Session {
         futures_util::future::join_all(ends).await;
     }
 
-    /// Cancels launches. Returns the running processes.
     fn stop_launches(&self) -> Vec<Arc<Process>> {
         let mut running = Vec::new();
         self.processes.lock().retain(|_, slot| match slot {

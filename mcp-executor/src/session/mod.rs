@@ -3,6 +3,7 @@
 mod ending;
 mod outbox;
 mod owner;
+mod process;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::outbox::Outbox;
 pub(super) use self::outbox::{AnswerPriority, Next};
+pub(super) use self::process::Process;
 use super::Shared;
 use super::audit::Audit;
 use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::origin::Share;
-use super::process::{Owner as _, Process};
 use super::quota::Portion;
 use crate::mutex::Mutex;
 use crate::protocol::RequestId;
@@ -47,7 +48,6 @@ pub(super) struct Session {
     pub(super) of: Share,
     /// Its part of its share's quota.
     pub(super) portion: Arc<Portion>,
-    /// The agreed extensions; `None` with a plain client.
     pub(super) lifecycle: Option<Lifecycle>,
     pub(super) processes: Mutex<HashMap<String, Slot>>,
     outbox: Mutex<Outbox>,
@@ -59,7 +59,7 @@ pub(super) struct Session {
     /// `true` once its end has begun.
     ended: AtomicBool,
     /// Cancelled once it has ended.
-    finished: CancellationToken,
+    pub(super) finished: CancellationToken,
     /// Cancelled when everything must end without grace.
     hurry: CancellationToken,
     /// Notified when the client has received something during a shutdown.
@@ -67,11 +67,8 @@ pub(super) struct Session {
     /// Serializes late answers, and notifies of room for them.
     answering: tokio::sync::Mutex<()>,
     answer_room: Notify,
-    /// Permits for waiting requests.
     pub(super) waiting: Arc<Semaphore>,
-    /// Permits for launches.
     pub(super) launches: Semaphore,
-    /// Launches in progress.
     pub(super) launching: tokio_util::task::TaskTracker,
 }
 
@@ -116,7 +113,6 @@ impl Session {
         self.lifecycle.is_some()
     }
 
-    /// Returns whether raw output was agreed.
     pub(super) fn takes_raw_output(&self) -> bool {
         self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
     }
@@ -128,7 +124,6 @@ impl Session {
         }
     }
 
-    /// Returns whether its end has begun.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -155,7 +150,6 @@ impl Session {
         attached
     }
 
-    /// Records a sign of life of the client.
     pub(super) fn heard(&self) {
         *self.heard.lock() = Instant::now();
     }
@@ -193,7 +187,6 @@ impl Session {
         self.generation.load(Ordering::Acquire) == generation
     }
 
-    /// Notes that the connection is lost.
     pub(super) fn detach(&self, generation: u64) {
         if self.is_attached_as(generation) {
             let mut outbox = self.outbox.lock();

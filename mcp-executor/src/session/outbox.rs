@@ -1,12 +1,9 @@
-//! The send queue of one client: answers, and processes with events.
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use super::super::process::Process;
-use super::Session;
+use super::{Process, Session};
 
 /// Queued bytes of answers from which late answers wait.
 const HIGH_WATER: usize = 64 * 1024;
@@ -30,7 +27,6 @@ impl Outbox {
     }
 }
 
-/// The urgency of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerPriority {
     Now,
@@ -49,7 +45,6 @@ impl Session {
         self.push_answer(frame, AnswerPriority::Now);
     }
 
-    /// Returns the bytes of unsent answers.
     pub(crate) fn answers_waiting(&self) -> usize {
         self.outbox.lock().answer_bytes
     }
@@ -66,7 +61,6 @@ impl Session {
             }
             room.await;
         }
-        // Without a connection it would be useless.
         if self.outbox.lock().attached {
             self.answer(make());
         }
@@ -85,7 +79,6 @@ impl Session {
         }
     }
 
-    /// Notes that its connection is awake and needs no wake-up.
     pub(crate) fn is_awake(&self, generation: u64) {
         let mut outbox = self.outbox.lock();
         if self.is_attached_as(generation) {
@@ -93,7 +86,6 @@ impl Session {
         }
     }
 
-    /// Takes the next item to send, or registers the waker.
     pub(crate) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
         let mut outbox = self.outbox.lock();
         if !self.is_attached_as(generation) {

@@ -1,41 +1,25 @@
-//! The session as the owner of its processes.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::log::Keep;
-use super::super::process::{Member, Owner, Process};
 use super::outbox::AnswerPriority;
-use super::{Session, Slot};
+use super::{Process, Session, Slot};
+use crate::log::Keep;
 use crate::protocol::process::{WriteResult, WriteStatus};
 use crate::protocol::{RequestId, encode_result};
 
 impl Session {
-    /// Returns the state for its next process.
-    pub(crate) fn member(self: &Arc<Self>) -> Member {
-        let (keep, window) = match &self.lifecycle {
+    /// Returns how the output of its processes is kept, and how far it may be ahead.
+    pub(super) fn output_limits(&self) -> (Keep, usize) {
+        match &self.lifecycle {
             Some(lifecycle) => {
                 let window = lifecycle.window.map_or(self.limits.window, |w| w as usize);
                 (Keep::Acknowledged, window)
             }
             // Same as codex.
             None => (Keep::Bytes(1 << 20), self.limits.window),
-        };
-        let owner: Arc<dyn Owner> = Arc::clone(self) as _;
-        Member {
-            session_id: self.id.clone(),
-            owner: Arc::downgrade(&owner),
-            audit: Arc::clone(&self.audit),
-            doubts: Arc::clone(&self.doubts),
-            portion: Arc::clone(&self.portion),
-            limits: Arc::clone(&self.limits),
-            keep,
-            window,
-            extended: self.is_extended(),
         }
     }
 
-    /// Returns the launched processes in the table.
     pub(super) fn running(&self) -> Vec<Arc<Process>> {
         let processes = self.processes.lock();
         let running = processes.values().filter_map(|slot| match slot {
@@ -44,10 +28,8 @@ impl Session {
         });
         running.collect()
     }
-}
 
-impl Owner for Session {
-    fn wake(&self, process: &Arc<Process>) {
+    pub(crate) fn wake(&self, process: &Arc<Process>) {
         if process.queued.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -62,7 +44,7 @@ impl Owner for Session {
 
     /// Answers a write. Our client has other writes in flight, so the answer can share a packet
     /// with the server's output.
-    fn answer_write(&self, id: &RequestId, status: WriteStatus) {
+    pub(crate) fn answer_write(&self, id: &RequestId, status: WriteStatus) {
         let priority = match (self.is_extended(), status) {
             (true, WriteStatus::Accepted) => AnswerPriority::Soon,
             _ => AnswerPriority::Now,
@@ -70,7 +52,8 @@ impl Owner for Session {
         self.push_answer(encode_result(id, &WriteResult { status }), priority);
     }
 
-    fn make_room(&self, bytes: usize) {
+    /// Frees memory, as far as it is used by sent output that a plain client might read again.
+    pub(crate) fn make_room(&self, bytes: usize) {
         if self.is_extended() {
             return;
         }
@@ -82,7 +65,8 @@ impl Owner for Session {
         }
     }
 
-    fn remove(&self, process: &Process) {
+    /// Forgets exactly this process; its unsent output is dropped.
+    pub(crate) fn remove(&self, process: &Process) {
         let mut processes = self.processes.lock();
         if let Some(Slot::Running(there)) = processes.get(&process.id)
             && std::ptr::eq(&**there, process)

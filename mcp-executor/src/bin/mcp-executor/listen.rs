@@ -1,5 +1,3 @@
-//! The listener that the command line asks for.
-
 use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -61,7 +59,6 @@ async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Li
     })
 }
 
-/// Returns the tokens of the files, or the one of the environment.
 fn tokens(files: &[PathBuf]) -> Result<Vec<Token>, BoxError> {
     if !files.is_empty() {
         return files.iter().map(|file| Token::from_file(file)).collect();
@@ -73,7 +70,6 @@ fn tokens(files: &[PathBuf]) -> Result<Vec<Token>, BoxError> {
     }
 }
 
-/// Binds the address for metrics, if any.
 pub(crate) async fn bind_metrics(cli: &Cli) -> Result<Option<MetricsListener>, BoxError> {
     let Some(address) = cli.metrics else {
         return Ok(None);

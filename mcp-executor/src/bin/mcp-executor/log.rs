@@ -9,10 +9,8 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Limit of lines in the queue; more are dropped.
 const WAITING: usize = 2048;
 
-/// Time limit for writing the final message.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Starts the log on stderr. Dropping the guard flushes the queue for up to a second.

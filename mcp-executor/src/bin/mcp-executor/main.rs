@@ -111,7 +111,6 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
     outcome.map(|()| unproven)
 }
 
-/// The exit code if something may have survived.
 const UNPROVEN: i32 = 3;
 
 /// Ends what an earlier run left, if it was killed together with its guardians.

@@ -1,5 +1,3 @@
-//! The service manager: its notifications and limits.
-
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -35,7 +33,6 @@ pub(crate) fn ready(place: &str) {
     }
 }
 
-/// Reports that the end has begun.
 pub(crate) fn stopping() {
     tell(&[
         NotifyState::Stopping,

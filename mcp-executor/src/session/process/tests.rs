@@ -5,10 +5,10 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::super::origin::Share;
-use super::super::session::{Session, Slot};
-use super::super::{Daemon, Limits};
 use super::*;
+use crate::origin::Share;
+use crate::session::Slot;
+use crate::{Daemon, Limits};
 
 fn session() -> Arc<Session> {
     let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
@@ -24,7 +24,7 @@ async fn launched(session: &Arc<Session>) -> Arc<Process> {
     let params = json!({"processId": "p", "argv": ["/bin/cat"], "cwd": "/", "pipeStdin": true});
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let params = serde_json::from_value(params).unwrap();
-    Process::adopt(&params, launched, session.member(), place).0
+    Process::adopt(&params, launched, session, place).0
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_place_that_is_taken_outlives_the_session() {
     let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
     let places = |of: Share| {
         let session = Session::new("s".to_owned(), &daemon.shared, None, of);
-        Arc::clone(&session.portion.account().places)
+        Arc::clone(&session.portion.account.places)
     };
     let taken = places(Share::User(0)).try_acquire_owned().unwrap();
     assert_eq!(places(Share::User(0)).available_permits(), 4095);

@@ -12,68 +12,45 @@ use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, Ste
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::audit::Audit;
-use super::doubts::{Doubts, until_gone};
-use super::event::Event;
-use super::limits::Limits;
-use super::log::{Keep, Log};
-use super::quota::{Grant, Portion};
-use super::stdin::{Answers, Input, StdinQueue, Verdict};
+use super::Session;
+use crate::audit::Audit;
+use crate::doubts::{Doubts, until_gone};
+use crate::event::Event;
+use crate::limits::Limits;
+use crate::log::Log;
 use crate::mutex::Mutex;
 use crate::protocol::RequestId;
-use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
+use crate::protocol::process::{StartParams, WriteParams};
+use crate::quota::{Grant, Portion};
+use crate::stdin::{Answers, Input, StdinQueue, Verdict};
 use crate::wire::{wire_code, wire_proof};
 
 /// Grace of the descendants of a plain client's process after its main process exited.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
-/// The session that owns a process.
-pub(super) trait Owner: Send + Sync {
-    /// The process has something to send.
-    fn wake(&self, process: &Arc<Process>);
-
-    /// Answers a client's write.
-    fn answer_write(&self, id: &RequestId, status: WriteStatus);
-
-    /// Frees memory, as far as it is used by sent output that a plain client might read again.
-    fn make_room(&self, bytes: usize);
-
-    /// Forgets exactly this process; its unsent output is dropped.
-    fn remove(&self, process: &Process);
-}
-
-/// The session's state that a process needs.
-pub(super) struct Member {
-    pub(super) session_id: String,
-    pub(super) owner: Weak<dyn Owner>,
-    pub(super) audit: Arc<Audit>,
-    pub(super) doubts: Arc<Doubts>,
-    pub(super) portion: Arc<Portion>,
-    pub(super) limits: Arc<Limits>,
-    /// How output is kept, and how far it may be ahead.
-    pub(super) keep: Keep,
-    pub(super) window: usize,
-    /// Its client supports our extensions: it has its own ladder and acknowledges output.
-    pub(super) extended: bool,
-}
-
-pub(super) struct Process {
-    pub(super) id: String,
-    pub(super) program: String,
-    pub(super) started: Instant,
-    pub(super) terminator: Arc<dyn ProcessTerminator>,
+pub(crate) struct Process {
+    pub(crate) id: String,
+    pub(crate) program: String,
+    pub(crate) started: Instant,
+    pub(crate) terminator: Arc<dyn ProcessTerminator>,
     handle: ServerHandle,
-    member: Member,
+    session: Weak<Session>,
+    session_id: String,
+    audit: Arc<Audit>,
+    doubts: Arc<Doubts>,
+    pub(crate) portion: Arc<Portion>,
+    limits: Arc<Limits>,
+    /// Its client supports our extensions: it has its own ladder and acknowledges output.
+    extended: bool,
     /// `true` once nothing of it is left.
     proven: Arc<AtomicBool>,
-    pub(super) log: Mutex<Log>,
+    pub(crate) log: Mutex<Log>,
     stdin: Mutex<Input>,
     /// Notified of possible room in the log.
-    pub(super) room: Notify,
-    /// Notified of events, for waiting reads.
-    pub(super) changed: Notify,
+    pub(crate) room: Notify,
+    pub(crate) changed: Notify,
     /// `true` while it is in the session's send queue.
-    pub(super) queued: AtomicBool,
+    pub(crate) queued: AtomicBool,
     streams_open: Mutex<u8>,
     ended: AtomicBool,
     /// The last of its client's signals that was carried out; locked during one.
@@ -82,21 +59,22 @@ pub(super) struct Process {
 
 impl Process {
     /// Takes over a launched server; its output is pumped elsewhere.
-    pub(super) fn adopt(
+    pub(crate) fn adopt(
         params: &StartParams,
         launched: LaunchedServer,
-        member: Member,
+        session: &Arc<Session>,
         place: OwnedSemaphorePermit,
     ) -> (Arc<Self>, BoxRead, Option<BoxRead>) {
         let id = params.process_id.clone();
         let program = params.argv.first().cloned().unwrap_or_default();
         let parts = launched.into_parts();
         let identity = parts.terminator.identity();
-        member.audit.started(&id, &program, &identity);
+        session.audit.started(&id, &program, &identity);
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
-        let grant = || Grant::of(&member.portion);
+        let grant = || Grant::of(&session.portion);
+        let (keep, window) = session.output_limits();
         let mut queue = StdinQueue::new(grant());
-        if member.extended {
+        if session.is_extended() {
             queue = queue.in_order();
         }
         if !params.pipe_stdin {
@@ -109,9 +87,15 @@ impl Process {
             terminator: parts.terminator,
             handle,
             proven: Arc::default(),
-            log: Mutex::new(Log::new(member.keep, member.window, grant())),
+            log: Mutex::new(Log::new(keep, window, grant())),
             stdin: Mutex::new(Input::new(queue, stdin)),
-            member,
+            session: Arc::downgrade(session),
+            session_id: session.id.clone(),
+            audit: Arc::clone(&session.audit),
+            doubts: Arc::clone(&session.doubts),
+            portion: Arc::clone(&session.portion),
+            limits: Arc::clone(&session.limits),
+            extended: session.is_extended(),
             room: Notify::new(),
             changed: Notify::new(),
             queued: AtomicBool::new(false),
@@ -124,30 +108,20 @@ impl Process {
         (process, parts.stdout, parts.stderr)
     }
 
-    pub(super) fn portion(&self) -> &Arc<Portion> {
-        &self.member.portion
-    }
-
-    fn owner(&self) -> Option<Arc<dyn Owner>> {
-        self.member.owner.upgrade()
-    }
-
-    /// Returns whether its main process has exited.
-    pub(super) fn has_exited(&self) -> bool {
+    pub(crate) fn has_exited(&self) -> bool {
         self.log.lock().has_exited()
     }
 
-    /// Returns whether its whole tree has ended.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    pub(super) fn write(&self, id: RequestId, params: WriteParams) -> Verdict {
+    pub(crate) fn write(&self, id: RequestId, params: WriteParams) -> Verdict {
         let Limits {
             stdin_queue,
             max_frame,
             ..
-        } = *self.member.limits;
+        } = *self.limits;
         let limit = stdin_queue.saturating_add(max_frame);
         let mut input = self.stdin.lock();
         let verdict = input.queue.write(id, params, limit);
@@ -158,11 +132,11 @@ impl Process {
     }
 
     /// Returns whether refused input is to be repeated by its client.
-    pub(super) fn is_input_behind(&self) -> bool {
+    pub(crate) fn is_input_behind(&self) -> bool {
         self.stdin.lock().queue.is_behind()
     }
 
-    pub(super) fn close_stdin(&self) {
+    pub(crate) fn close_stdin(&self) {
         let mut input = self.stdin.lock();
         input.queue.close();
         let answers = input.write_now();
@@ -170,35 +144,35 @@ impl Process {
         self.answer(answers);
     }
 
-    pub(super) fn acknowledge(&self, seq: u64, stdout: u64, stderr: u64) {
+    pub(crate) fn acknowledge(&self, seq: u64, stdout: u64, stderr: u64) {
         self.log.lock().acknowledge(seq, stdout, stderr);
         self.room.notify_waiters();
         self.retire();
     }
 
     /// Drops sent output that is kept for a plain client's reads.
-    pub(super) fn forget_sent(&self) {
+    pub(crate) fn forget_sent(&self) {
         if self.log.lock().forget_sent() {
             self.room.notify_waiters();
         }
     }
 
     /// Frees memory of its session, as far as possible.
-    pub(super) fn make_room(&self, bytes: usize) {
-        if let Some(owner) = self.owner() {
-            owner.make_room(bytes);
+    pub(crate) fn make_room(&self, bytes: usize) {
+        if let Some(session) = self.session.upgrade() {
+            session.make_room(bytes);
         }
     }
 
     /// Drops its output, since its client is gone for good.
-    pub(super) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.log.lock().discard();
         self.room.notify_waiters();
     }
 
     /// Sends SIGTERM to its tree, unless this client's signal or a later one was already carried
     /// out.
-    pub(super) async fn request_end(&self, signal: Option<u64>) -> Result<(), StepError> {
+    pub(crate) async fn request_end(&self, signal: Option<u64>) -> Result<(), StepError> {
         let mut asked = self.asked.lock().await;
         if signal.is_some() && signal <= *asked {
             return Ok(());
@@ -209,27 +183,26 @@ impl Process {
     }
 
     /// Ends it in order, or joins an end in progress.
-    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
+    pub(crate) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
         if let Err(error) = self.handle.terminate(policy, reason).await {
             tracing::warn!(%error, "a process of a client is not proven gone");
             self.doubt();
         }
     }
 
-    /// Returns whether its client has acknowledged its end, as far as it can.
-    pub(super) fn is_told(&self) -> bool {
+    pub(crate) fn is_told(&self) -> bool {
         let log = self.log.lock();
-        match self.member.extended {
+        match self.extended {
             true => self.has_ended() && log.is_drained(),
             false => log.is_closed() && !log.has_unsent(),
         }
     }
 
-    pub(super) fn push(self: &Arc<Self>, event: Event) {
+    pub(crate) fn push(self: &Arc<Self>, event: Event) {
         self.log.lock().push(event);
         self.changed.notify_waiters();
-        if let Some(owner) = self.owner() {
-            owner.wake(self);
+        if let Some(session) = self.session.upgrade() {
+            session.wake(self);
         }
     }
 
@@ -245,23 +218,19 @@ impl Process {
     }
 
     fn answer(&self, answers: Answers) {
-        if let Some(owner) = self.owner() {
+        if let Some(session) = self.session.upgrade() {
             for (id, status) in answers {
-                owner.answer_write(&id, status);
+                session.answer_write(&id, status);
             }
         }
     }
 
     /// Records that it is not proven gone.
     fn doubt(&self) {
-        let Member {
-            doubts, session_id, ..
-        } = &self.member;
-        doubts.add(session_id, &self.proven);
+        self.doubts.add(&self.session_id, &self.proven);
     }
 
-    /// Notes that a stream has ended or the main process has exited.
-    pub(super) fn part_done(self: &Arc<Self>) {
+    pub(crate) fn part_done(self: &Arc<Self>) {
         let left = {
             let mut open = self.streams_open.lock();
             let left = *open;
@@ -279,20 +248,14 @@ impl Process {
         let exit = self.terminator.exited().await;
         self.push(Event::Exited(wire_code(exit)));
         self.part_done();
-        let Member {
-            extended,
-            limits,
-            audit,
-            doubts,
-            ..
-        } = &self.member;
         let end = async {
-            if *extended {
+            if self.extended {
                 // Its client's ladder has the only clock.
                 return std::future::pending().await;
             }
             tokio::time::sleep(STRAGGLERS).await;
-            self.end(&limits.orphans, EndReason::ServerExited).await;
+            self.end(&self.limits.orphans, EndReason::ServerExited)
+                .await;
         };
         let proof = tokio::select! {
             proof = self.terminator.gone() => proof,
@@ -300,24 +263,24 @@ impl Process {
         };
         let (ran, proven) = (self.started.elapsed(), proof.is_ok());
         if proven {
-            doubts.dispel(&self.proven);
+            self.doubts.dispel(&self.proven);
             drop(place);
         } else {
             self.doubt();
-            let (terminator, doubts) = (Arc::clone(&self.terminator), Arc::clone(doubts));
+            let (terminator, doubts) = (Arc::clone(&self.terminator), Arc::clone(&self.doubts));
             let proven = Arc::clone(&self.proven);
             tokio::spawn(until_gone(terminator, doubts, proven, place));
         }
-        audit.ended(&self.id, &self.program, exit, proven, ran);
-        if *extended {
+        self.audit.ended(&self.id, &self.program, exit, proven, ran);
+        if self.extended {
             self.push(Event::Gone(wire_proof(&self.id, proof)));
         }
         self.ended.store(true, Ordering::Release);
         self.changed.notify_waiters();
         self.close_stdin();
         self.retire();
-        if !extended {
-            let (retention, process) = (limits.retention, Arc::downgrade(&self));
+        if !self.extended {
+            let (retention, process) = (self.limits.retention, Arc::downgrade(&self));
             drop(self);
             forget_after(retention, process).await;
         }
@@ -330,10 +293,10 @@ impl Process {
             log.is_closed() && log.is_drained()
         };
         if over
-            && self.member.extended
-            && let Some(owner) = self.owner()
+            && self.extended
+            && let Some(session) = self.session.upgrade()
         {
-            owner.remove(self);
+            session.remove(self);
         }
     }
 }
@@ -344,12 +307,12 @@ async fn forget_after(retention: Duration, process: Weak<Process>) {
     loop {
         tokio::time::sleep(retention).await;
         let process = process.upgrade();
-        let Some((process, owner)) = process.and_then(|it| it.owner().map(|owner| (it, owner)))
+        let Some((session, process)) = process.and_then(|it| Some((it.session.upgrade()?, it)))
         else {
             return;
         };
         if !process.log.lock().has_unsent() {
-            return owner.remove(&process);
+            return session.remove(&process);
         }
     }
 }
