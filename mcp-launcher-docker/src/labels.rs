@@ -92,7 +92,6 @@ impl Mark {
         &self.all
     }
 
-    /// Returns the labels for a container that `ends` with its server or stays.
     pub(crate) fn with_fate(&self, ends: bool) -> HashMap<String, String> {
         let fate = if ends { END } else { KEEP };
         let mut all = self.all.clone();
@@ -121,7 +120,6 @@ pub(crate) fn test_mark() -> Mark {
     )
 }
 
-/// The set of one host among the labels of a container.
 #[derive(Debug, Clone)]
 pub(crate) struct Host<'a> {
     pub(crate) instance: &'a str,
@@ -152,7 +150,6 @@ pub(crate) fn hosts(labels: &HashMap<String, String>) -> Vec<Host<'_>> {
         .collect()
 }
 
-/// Returns a readable, unique name, known before the daemon assigns an ID.
 pub(crate) fn container_name(server: &str, launch: &str) -> String {
     /// Leaves room in the 63 characters of a host name.
     const LONGEST: usize = 40;

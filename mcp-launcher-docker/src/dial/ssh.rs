@@ -11,7 +11,6 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Bytes of ssh's stderr that are kept.
 const KEPT: usize = 1024;
 
 /// Longest wait for its last stderr output after the connection ended.
@@ -80,7 +79,6 @@ async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
     words.send_replace(Some(lines.join("; ")));
 }
 
-/// Returns the arguments for `ssh://[USER@]HOST[:PORT]`.
 fn arguments(url: &str) -> Vec<String> {
     let rest = url.trim_start_matches("ssh://");
     let rest = rest.split('/').next().unwrap_or(rest);

@@ -49,7 +49,6 @@ impl Surroundings {
         }
     }
 
-    /// Lists the sockets of Docker, a rootless engine, and Podman (rootless, then system).
     fn candidates(&self) -> Vec<PathBuf> {
         let runtime = self.path("XDG_RUNTIME_DIR");
         let mut paths = vec![self.root.join("var/run/docker.sock")];

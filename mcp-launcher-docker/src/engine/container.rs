@@ -119,7 +119,6 @@ impl Engine {
         started.map_err(|error| self.error(error))
     }
 
-    /// Waits for a condition. The first poll sends the request.
     pub(crate) async fn wait(&self, id: &str, until: Condition) -> Result<WaitStream, EngineError> {
         let condition = match until {
             Condition::NextExit => "next-exit",

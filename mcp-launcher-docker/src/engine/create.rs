@@ -43,7 +43,6 @@ impl Engine {
     }
 }
 
-/// Returns whether a request with this error may have taken effect.
 fn may_be_done(error: &Error) -> bool {
     match error {
         Error::HyperLegacyError { err } => !err.is_connect(),

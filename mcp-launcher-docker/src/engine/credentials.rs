@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use crate::endpoint::Surroundings;
 
-/// The name of Docker Hub in the configuration.
 const HUB: &str = "https://index.docker.io/v1/";
 
 /// Returns the credentials for the registry of an image, from the docker CLI's configuration or the

@@ -14,7 +14,6 @@ pub(super) struct Greeted {
     pub(super) docker: Docker,
     /// `None` if it does not identify itself.
     id: Option<String>,
-    /// The file that its address led to.
     socket: Mutex<Option<SocketFile>>,
 }
 

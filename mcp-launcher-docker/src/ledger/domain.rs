@@ -9,7 +9,6 @@ use mcp_lifecycle_core::backend::random;
 pub(super) const NAME: &str = "domain";
 const LENGTH: usize = 32;
 
-/// Reads the name, or generates one.
 pub(super) fn of(home: &Home) -> io::Result<String> {
     match read(home)? {
         Some(found) => Ok(found),

@@ -14,21 +14,17 @@ use super::{domain, sockets};
 /// The file names of ledgers end so.
 pub(super) const SUFFIX: &str = "ledger";
 
-/// The longest ledger that is read.
 const LONGEST: u64 = 1024 * 1024;
 
-/// The place of a launcher's ledgers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Place {
     /// The directories that depend on the user ID, so that hosts find each other's ledgers with any
     /// environment.
     #[default]
     OfUser,
-    /// The application's directory.
     At(PathBuf),
 }
 
-/// A ledger of another host, found in a directory.
 #[derive(Debug)]
 pub(crate) struct ForeignLedger {
     pub(crate) instance: String,
@@ -51,9 +47,7 @@ impl ForeignLedger {
 
 #[derive(Debug, Default)]
 pub(crate) struct ForeignLedgers {
-    /// The readable directories.
     pub(crate) homes: Vec<Arc<Home>>,
-    /// Their domains, if they have one.
     pub(crate) domains: Vec<String>,
     /// The ledgers, dead and alive. We lock the dead ones until they are dropped.
     pub(crate) others: Vec<ForeignLedger>,
@@ -74,7 +68,6 @@ impl Place {
         *self == Self::OfUser
     }
 
-    /// Returns the first success of `take`. Creates missing directories.
     pub(super) fn first<T>(&self, take: impl Fn(Home) -> io::Result<T>) -> io::Result<T> {
         let (mut last, paths) = (None, self.paths());
         for path in &paths {
@@ -95,7 +88,6 @@ impl Place {
         Err(io::Error::other(format!("none of {all} can be used{last}")))
     }
 
-    /// Reads all ledgers.
     pub(crate) fn records(&self) -> ForeignLedgers {
         let mut records = ForeignLedgers::default();
         for path in self.paths() {
@@ -186,7 +178,6 @@ pub(crate) fn instances(homes: &[Arc<Home>]) -> io::Result<BTreeSet<String>> {
     Ok(instances)
 }
 
-/// Returns the instance of a ledger file.
 fn instance_of(name: &str) -> Option<&str> {
     let (instance, suffix) = name.rsplit_once('.')?;
     (suffix == SUFFIX && !instance.is_empty()).then_some(instance)

@@ -92,7 +92,6 @@ pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
 }
 
 impl Creates {
-    /// Adds these labels to the arguments.
     pub(super) fn labelled<'a>(
         &self,
         args: &[OsString],

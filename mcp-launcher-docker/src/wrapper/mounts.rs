@@ -9,7 +9,6 @@ use std::path::Path;
 /// Arguments of `sh`: the proxy's socket, the engine's, and the command.
 const SCRIPT: &str = r#"mount --bind "$1" "$2" || exit 125; shift 2; exec "$@""#;
 
-/// Returns the command that runs `program` with `proxy` in place of `engine`.
 pub(super) fn around(
     program: &OsStr,
     args: &[OsString],

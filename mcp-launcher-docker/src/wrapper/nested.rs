@@ -48,7 +48,6 @@ pub(super) struct Swept {
     pub(super) kept: Vec<Remnant>,
 }
 
-/// The containers of one server, and the task that ends them after it.
 #[derive(Debug)]
 pub(super) struct Nested {
     mark: Mark,

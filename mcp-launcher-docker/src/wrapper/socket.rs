@@ -11,7 +11,6 @@ use mcp_guardian::private;
 use super::proxy::LONGEST_PATH;
 use crate::ledger::{self, Ledger};
 
-/// Returns the path for the socket of this launch, to an engine behind this socket, if local.
 pub(super) fn place(ledger: &Ledger, launch: &str, engine: Option<&Path>) -> io::Result<PathBuf> {
     let path = ledger.socket(ledger.directory(), launch);
     // Only root has servers of other users, which cannot enter a private directory.

@@ -11,7 +11,6 @@ use super::nested::Nested;
 #[derive(Debug)]
 pub(super) struct TrackedTerminator {
     server: Arc<dyn ProcessTerminator>,
-    /// The containers of the server, or why they are not tracked.
     nested: Result<Arc<Nested>, String>,
 }
 
@@ -21,7 +20,6 @@ impl TrackedTerminator {
         Self { server, nested }
     }
 
-    /// Ends the server alone, with the reason in its containment.
     pub(super) fn untracked(server: Arc<dyn ProcessTerminator>, why: &str) -> Self {
         let why = format!("the containers that this server starts are not tracked: {why}");
         let nested = Err(why);

@@ -38,7 +38,6 @@ pub enum Tracking {
 /// Counts as a launch that failed: the containers created so far are ended.
 pub struct Tracked {
     pub(super) spec: ServerSpec,
-    /// Receives the server's end after the launch.
     pub(super) server: oneshot::Sender<End>,
     pub(super) nested: Arc<Nested>,
 }

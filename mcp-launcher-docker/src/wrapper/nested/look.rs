@@ -14,9 +14,7 @@ use crate::wrapper::proxy::Proxy;
 
 #[derive(Debug)]
 pub(in super::super) enum Means {
-    /// By the API, with a fence around creations.
     Proxy(Proxy),
-    /// By the command that created them.
     Cli { cli: Cli, keep: bool },
 }
 

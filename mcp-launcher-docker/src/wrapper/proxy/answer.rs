@@ -1,5 +1,3 @@
-//! The proxy's own responses, in the engine's format.
-
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};

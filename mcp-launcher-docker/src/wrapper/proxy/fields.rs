@@ -35,7 +35,6 @@ impl Fields {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// Returns the values of all fields that the daemon takes for this one.
     pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RawValue> {
         let fields = self.0.iter().filter(move |(key, _)| is_key(key, name));
         fields.map(|(_, value)| &**value)
@@ -101,7 +100,6 @@ impl Fields {
         }
     }
 
-    /// Returns whether the last non-null value is true.
     pub(super) fn is(&self, name: &str) -> bool {
         let said = self.values(name).filter(|value| value.get() != "null");
         said.last().is_some_and(|value| value.get() == "true")

@@ -76,7 +76,6 @@ pub(super) fn rewrite(
     Ok((new, ends))
 }
 
-/// Returns whether the container is tied to its client.
 fn is_tied(create: &Fields) -> bool {
     let host = create.values("HostConfig").last().and_then(Fields::of);
     let auto_remove = host.is_some_and(|host| host.is("AutoRemove")) || create.is("remove");
@@ -84,7 +83,6 @@ fn is_tied(create: &Fields) -> bool {
     auto_remove || attached.iter().all(|key| create.is(key))
 }
 
-/// Removes the cookie from a list of `NAME=value`, or from Podman's object.
 fn without_cookie(env: &RawValue) -> Option<Box<RawValue>> {
     if let Some(mut fields) = Fields::of(env) {
         fields.retain(|name| name != COOKIE);

@@ -84,7 +84,6 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: Arc<Place>) 
     }
 }
 
-/// Returns whether the only transfer coding, if any, is chunked.
 fn are_chunks(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let first = codings.next();
