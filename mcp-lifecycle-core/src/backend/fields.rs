@@ -30,7 +30,7 @@ pub fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
 ///
 /// # Errors
 ///
-/// Those of [`text`].
+/// The same as of [`text`].
 pub fn environment(
     spec: &ServerSpec,
     host: impl Fn(&OsStr) -> Option<OsString>,
