@@ -116,7 +116,7 @@ impl Course {
         news
     }
 
-    pub(crate) fn nobody_is_left(&mut self) -> bool {
+    pub(crate) fn none_is_left(&mut self) -> bool {
         let news = !self.is_done();
         self.phase = Phase::Done;
         news

@@ -212,7 +212,7 @@ impl Supervisor {
     }
 
     fn finish(&mut self) {
-        if self.course.nobody_is_left()
+        if self.course.none_is_left()
             && let Some(swept) = self.swept.take()
         {
             // A host that is told that nothing was started cleans up itself.

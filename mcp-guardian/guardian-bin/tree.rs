@@ -103,14 +103,14 @@ impl Tree {
     /// Returns whether the caller has children, and all of them stay. One that is unreadable, or not yet
     /// reaped, does not stay.
     pub(crate) fn has_only_children_that_stay(&self, me: u32) -> bool {
-        let (mut anybody, mut all) = (false, true);
+        let (mut any, mut all) = (false, true);
         procfs::children(me, &mut |pid| {
             if Pid::new(pid).is_some_and(sys::is_own_child) {
-                anybody = true;
+                any = true;
                 all &= procfs::stat(pid).is_some_and(|stat| !stat.is_dead() && self.staying.has(pid, &stat));
             }
         });
-        anybody && all
+        any && all
     }
 
     /// Reads the tree. Returns whether no process ended meanwhile.

@@ -176,7 +176,7 @@ fn sum_up(
     }
     match is_suspect {
         true => Looked::Suspect,
-        false => Looked::Nobody,
+        false => Looked::Clear,
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) enum LeafState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Looked {
     /// Every process that could be its servers' was examined, and none is.
-    Nobody,
+    Clear,
     /// A process with its mark, or a recorded one, lives. It is in the report.
     Survivor,
     /// A process that may be one could not be examined. It is in the report.
@@ -63,7 +63,7 @@ pub(super) fn settle(evidence: &Evidence) -> Settlement {
     match looked {
         // A process that has left its cgroup and hides its mark cannot be found.
         Looked::Suspect if by_cgroups => Settlement::Settled,
-        Looked::Nobody => Settlement::Settled,
+        Looked::Clear => Settlement::Settled,
         Looked::Survivor | Looked::Suspect => Settlement::Kept,
         Looked::Unseen(why) => Settlement::Unknown(why.clone()),
     }
@@ -89,7 +89,7 @@ mod tests {
 
     fn looks() -> impl Strategy<Value = Looked> {
         prop_oneof![
-            Just(Looked::Nobody),
+            Just(Looked::Clear),
             Just(Looked::Survivor),
             Just(Looked::Suspect),
             Just(Looked::Unseen(unseen())),
@@ -108,11 +108,11 @@ mod tests {
             let nothing = evidence.servers.is_empty() && unreadable == 0;
             let all_gone = unreadable == 0
                 && evidence.servers.iter().all(|leaf| *leaf == Some(LeafState::Gone));
-            let nobody = evidence.looked == Looked::Nobody
+            let is_clear = evidence.looked == Looked::Clear
                 && evidence.servers.iter().flatten().all(|leaf| *leaf == LeafState::Gone);
             let settled = settle(&evidence) == Settlement::Settled;
             let suspect = evidence.looked == Looked::Suspect;
-            prop_assert_eq!(settled, nothing || nobody || (all_gone && suspect));
+            prop_assert_eq!(settled, nothing || is_clear || (all_gone && suspect));
         }
 
         /// An unknown settlement gives the reason.

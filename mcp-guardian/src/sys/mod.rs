@@ -40,8 +40,8 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Makes this process the owner of servers, unless it was forked from the owner.
 pub fn own_servers() -> io::Result<()> {
-    let nobody = OWNER.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
-    nobody.map(drop).or_else(|_| not_forked())
+    let claimed = OWNER.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    claimed.map(drop).or_else(|_| not_forked())
 }
 
 /// Returns an error in a process that was forked from the owner of servers and has executed no

@@ -87,7 +87,7 @@ pub fn is_in_group(pid: Pid, group: Pid) -> bool {
 /// Returns whether SIGCHLD is ignored: the kernel reaps children by itself, and reuses their pids.
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(dead_code, reason = "asked of who is held")
+    expect(dead_code, reason = "only held children are asked for")
 )]
 pub(super) fn children_vanish() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();

@@ -54,7 +54,7 @@ fn an_order_to_kill_ends_a_grace_and_none_begins_after_it() {
 fn when_nobody_is_left_there_is_no_grace_to_wait_for() {
     let mut course = Course::new();
     assert!(course.host_gone(100, 50));
-    assert!(course.nobody_is_left());
+    assert!(course.none_is_left());
     assert_eq!(course.alarm(), None);
     assert!(course.is_done());
 }

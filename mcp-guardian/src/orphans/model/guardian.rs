@@ -29,7 +29,7 @@ impl World {
         let left = self.children_of(guardian).count();
         if (self.decisions.nobody_is_left)(left) {
             self.note(|| format!("the guardian of {index} has nobody left"));
-            if self.servers[index].course.nobody_is_left() {
+            if self.servers[index].course.none_is_left() {
                 self.servers[index].gone = true;
             }
             // It has sent its final report, and exits.

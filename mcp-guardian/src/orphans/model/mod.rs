@@ -248,7 +248,7 @@ fn every_wrong_decision_is_noticed() {
             Decisions {
                 settle: |evidence| {
                     let looked = match &evidence.looked {
-                        Looked::Unseen(_) | Looked::Suspect => Looked::Nobody,
+                        Looked::Unseen(_) | Looked::Suspect => Looked::Clear,
                         looked => looked.clone(),
                     };
                     let gone = |leaf: &Option<LeafState>| leaf.as_ref().map(|_| LeafState::Gone);

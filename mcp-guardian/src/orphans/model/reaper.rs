@@ -188,7 +188,7 @@ impl World {
         };
         match scene.processes.values().any(is_suspect) {
             true => Looked::Suspect,
-            false => Looked::Nobody,
+            false => Looked::Clear,
         }
     }
 
