@@ -10,7 +10,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Longest answer in bytes.
 const LONGEST: u64 = 1 << 20;
 
 const COMPLAINT: u64 = 2048;

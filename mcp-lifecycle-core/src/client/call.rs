@@ -73,7 +73,6 @@ pub(super) async fn request(
     guard(session, called, call, options, progress.as_deref()).await
 }
 
-/// Runs a call of rmcp with our limits and errors.
 pub(super) async fn guard<T>(
     session: &Session,
     called: Called<'_>,

@@ -13,7 +13,6 @@ use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
 use super::transport::stdio::StdioTransport;
 use super::{CallErrorKind, Era, ProtocolPreference, ServerConfig, StartErrorKind};
 
-/// Completes the handshake and puts rmcp's side of it into the session.
 pub(super) async fn handshake(
     session: &Session,
     config: &ServerConfig,

@@ -137,7 +137,6 @@ debug_fields!(
     }
 );
 
-/// The tasks that move a connection's bytes.
 pub(super) struct Pumps {
     pub(super) writer: JoinHandle<()>,
     pub(super) stderr: Option<JoinHandle<()>>,
@@ -210,7 +209,6 @@ impl Watcher {
         }
     }
 
-    /// Records a death as the reason, even of a requested end, and returns it.
     fn dies(&self, death: &Death) -> EndReason {
         self.session.state.send_replace(ClientState::Ending {
             reason: death.reason.clone(),

@@ -24,7 +24,6 @@ pub(super) struct Session {
     pub(super) wire: Arc<Connection>,
     pub(super) stderr: Arc<StderrTail>,
     pub(super) handler: SharedHandler,
-    /// rmcp's side of the connection, once the handshake is complete.
     pub(super) rmcp: OnceLock<RunningService<RoleClient, SharedHandler>>,
     pub(super) service: CancellationToken,
     /// The server's state, from which follows whether and why calls are refused.
@@ -100,7 +99,6 @@ impl Session {
             .unwrap_or(CallErrorKind::Ending(EndReason::StartFailed))
     }
 
-    /// Completes with the reason when calls in flight are to fail. Cancel safe.
     pub(super) async fn closed(&self) -> Option<CallErrorKind> {
         let mut state = self.state.subscribe();
         // The guard must not be kept.

@@ -119,7 +119,6 @@ impl StartAttempt {
         after(self.begun, self.config().startup_timeout)
     }
 
-    /// Prepares and launches. The client then owns the server, but is not ready.
     pub(crate) async fn launch(&mut self) -> Result<LifecycleClient, StartError> {
         let why = StartReason::Wanted;
         self.observed().event(ServerEventKind::Starting { why });

@@ -17,7 +17,6 @@ use crate::terminate::TerminationPolicy;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Entry {
-    // What every host has.
     command: Option<String>,
     #[serde(deserialize_with = "strings")]
     args: Vec<String>,

@@ -2,7 +2,6 @@
 
 pub(super) type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// An unresolvable reference. Shows the reference, never a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unresolved {
     pub(super) reference: String,

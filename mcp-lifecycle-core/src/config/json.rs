@@ -9,13 +9,10 @@ use super::values::Entries;
 
 #[derive(Deserialize)]
 struct File<'a> {
-    /// Claude Desktop, Cursor, and most others.
     #[serde(borrow, rename = "mcpServers")]
     mcp_servers: Option<Entries<&'a RawValue>>,
-    /// VS Code's own file.
     #[serde(borrow)]
     servers: Option<Entries<&'a RawValue>>,
-    /// OpenClaw, and VS Code's settings.
     #[serde(borrow)]
     mcp: Option<Mcp<'a>>,
 }
@@ -26,7 +23,6 @@ struct Mcp<'a> {
     servers: Option<Entries<&'a RawValue>>,
 }
 
-/// Returns the servers of a file; `None` if it is an empty object.
 pub(super) fn entries(text: &str) -> Result<Option<Vec<Found>>, ConfigError> {
     // Comments are blanked, so that positions stay those of the file.
     let mut blanked = text.to_owned();
@@ -85,7 +81,6 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Converts serde_json's line and column, which count from 1 and in bytes, to an offset.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = lines.map(str::len).sum();

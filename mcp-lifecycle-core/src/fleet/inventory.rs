@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::launch::ServerIdentity;
 use crate::terminate::EndReason;
 
-/// The current state of one server, its owner, and why it is alive.
+/// The state of one server, and why it is alive.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the field has its name")]

@@ -12,7 +12,6 @@ pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T)
     }
 }
 
-/// Runs an application's future. Logs a panic in it, and returns its message.
 #[cfg(feature = "client")]
 pub(crate) async fn guarded_async<T>(
     what: &str,
@@ -27,7 +26,6 @@ pub(crate) async fn guarded_async<T>(
     })
 }
 
-/// Logs a panic. The application's subscriber may panic, too.
 fn report(what: &str, server: &str, message: &str) {
     let log = || tracing::error!(server, "{what} panicked: {message}");
     drop(catch_unwind(AssertUnwindSafe(log)));

@@ -49,7 +49,6 @@ struct Shared {
     follower: OnceLock<Arc<dyn Follower>>,
 }
 
-/// The end of a server, which all callers share.
 #[derive(Default)]
 struct Run {
     /// Asks the task that watches over the server to end it. The first request takes it.

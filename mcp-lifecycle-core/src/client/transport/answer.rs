@@ -60,7 +60,6 @@ impl<'a> Scan<'a> {
         value
     }
 
-    /// Returns whether a value that was just read may have been cut off within a number.
     fn is_cut(&self, value: &[u8]) -> bool {
         self.rest.is_empty() && value.last().is_some_and(u8::is_ascii_digit)
     }

@@ -17,7 +17,6 @@ use crate::launch::BoxRead;
 use crate::lock::Lock;
 use crate::terminate::{EndReason, ServerStdin};
 
-/// State that the owner of a connection shares with its transport.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,

@@ -41,7 +41,6 @@ pub(super) enum Decoded {
     Junk,
 }
 
-/// Decodes a line. Replaces an unusable answer by an error.
 pub(super) fn decode(line: Line<'_>, pending: &Pending, limit: usize) -> Decoded {
     let (line, problem) = match line {
         Line::Complete(line) => match decode_complete(line, pending) {

@@ -50,7 +50,6 @@ thread_local! {
     /// Shared by all servers that are read on this thread; empty during a read, in which foreign
     /// code (a launcher's stream, an observer) may read another server.
     static SCRATCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    /// The buffer of the last long line; empty while in use.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 

@@ -142,7 +142,6 @@ impl Outbox {
         state.queue.is_empty() && state.in_pipe == 0
     }
 
-    /// Writes what is queued, until the outbox is closed and empty or the server's input is gone.
     pub(crate) async fn write_all(self: Arc<Self>) {
         std::future::poll_fn(|cx| self.poll_write_all(cx)).await;
     }
@@ -183,7 +182,6 @@ impl Outbox {
 }
 
 impl State {
-    /// Makes the whole queue the next batch. The previous one must be written.
     fn hand_over(&mut self, pipe: &mut Pipe) {
         debug_assert!(pipe.batch.is_empty(), "a batch is lost");
         std::mem::swap(&mut self.queue, &mut pipe.batch);

@@ -122,7 +122,6 @@ impl StdioTransport {
         Poll::Pending
     }
 
-    /// Reads once; `None` if the output has ended or was taken away.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Option<Poll<bool>> {
         let mut reader = self.wire.reader.lock();
         let reader = reader.as_mut()?;

@@ -95,7 +95,6 @@ impl Process {
         state.asked.as_ref().map(|(reason, _)| reason.clone())
     }
 
-    /// Takes the client, and carries out requests that arrived during the launch.
     pub(super) fn launched(&self, client: &Arc<LifecycleClient>) {
         let (asked, killed) = {
             let state = self.state.lock();
@@ -126,7 +125,6 @@ impl Process {
         }
     }
 
-    /// Kills it synchronously, or drops its launch.
     pub(super) fn kill(&self) {
         let client = {
             let mut state = self.state.lock();

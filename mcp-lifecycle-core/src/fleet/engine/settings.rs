@@ -39,5 +39,4 @@ debug_fields!(
     }
 );
 
-/// Creates the handler of a process, by its scope and its server.
 pub(crate) type Handlers = Box<dyn Fn(&str, &str) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;

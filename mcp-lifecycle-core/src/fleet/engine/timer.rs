@@ -13,7 +13,6 @@ pub(super) struct Timer {
 }
 
 impl Engine {
-    /// Sets the timer, unless it fires sooner anyway.
     pub(crate) fn advance_timer(self: &Arc<Self>, state: &mut State, at: Time) {
         let fires = |timer: &Timer| timer.at <= at && !timer.task.is_finished();
         if state.timer.as_ref().is_some_and(fires) {

@@ -20,7 +20,6 @@ use crate::terminate::EndReason;
 type Name = Arc<str>;
 type Wanted = BTreeMap<Name, (Arc<ServerConfig>, FleetOptions)>;
 
-/// The declared servers by name.
 pub(super) type Declared = BTreeMap<Name, Server>;
 
 #[derive(Debug)]

@@ -96,7 +96,6 @@ fn is_cancelled(error: &StartError) -> bool {
     matches!(error.kind(), StartErrorKind::Cancelled)
 }
 
-/// Waits for the end of a process, or for the first failure to prove it.
 pub(super) async fn ended(
     manager: &ServerManager,
     slot: SlotId,

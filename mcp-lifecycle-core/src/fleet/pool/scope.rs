@@ -132,7 +132,6 @@ impl ScopeInner {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Retires every slot of the scope, and returns those that were live.
     fn retire(&self) -> Vec<(SlotId, Arc<Record>)> {
         self.engine.change(|state, now| {
             self.ended.store(true, Ordering::Relaxed);

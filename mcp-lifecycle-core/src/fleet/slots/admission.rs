@@ -80,7 +80,6 @@ impl<E: Entry> Table<E> {
         self.queue = later;
     }
 
-    /// Removes a slot that nothing needs after it lost its waiters.
     fn remove_if_void(&mut self, id: SlotId) {
         let void = |slot: &Slot<E>| slot.is_forgettable(slot.last_used());
         if self.slots.get(&id).is_some_and(void) {

@@ -185,7 +185,6 @@ impl<E: Entry> Slot<E> {
         self.grant(now, out);
     }
 
-    /// Records the death of the process; its remnants are being ended.
     pub(in crate::fleet::slots) fn died(&mut self, generation: Generation, now: Time) {
         if generation == self.generation && self.state == Ready {
             self.died_at = now;

@@ -66,7 +66,6 @@ impl<E: Entry> Table<E> {
         self.slots.is_empty() && self.by_key.is_empty()
     }
 
-    /// Returns the slot of a key, unless it is retired.
     pub(crate) fn find(&self, key: &E::Key) -> Option<SlotId> {
         let ids = self.by_key.get(key)?;
         let current = |id: &&SlotId| self.slots.get(id).is_some_and(|s| s.retired().is_none());
@@ -202,7 +201,6 @@ impl<E: Entry> Table<E> {
         }
     }
 
-    /// Refuses starts, ends everything, and retries unproven ends.
     pub(crate) fn close(&mut self, reason: &EndReason, now: Time) {
         self.closed = true;
         let ids: Vec<_> = self.slots.keys().copied().collect();

@@ -12,7 +12,6 @@ use crate::terminate::{
     EndReason, Phase, PhaseRecord, TerminateError, TerminateErrorContext, TerminationReport,
 };
 
-/// The request to a launcher for the proof.
 pub(super) struct Question<'a> {
     terminator: &'a dyn ProcessTerminator,
     gone: Option<Answer<'a>>,
@@ -34,7 +33,6 @@ impl<'a> Question<'a> {
         self.gone.get_or_insert_with(|| self.terminator.gone());
     }
 
-    /// Completes with the proof. Cancel safe.
     pub(super) async fn proof(&mut self) -> Gone {
         if let Some(gone) = &mut self.gone {
             match gone.await {

@@ -61,7 +61,6 @@ impl<E: Entry> Slot<E> {
         self.entry.failure().map(|failure| failure.to_string())
     }
 
-    /// Formats `server of owner (2 leases)`.
     pub(crate) fn holder(&self) -> String {
         let doing = match self.leases {
             0 => self.state.to_string(),
