@@ -20,6 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_core::TerminationPolicy;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::command::{Command, short_of};
@@ -135,13 +136,14 @@ impl Wrapper {
         let leader = leader.map_err(|error| command.explain(error))?;
         let wait = leader.wait(&heard);
         let _leader_wait = wait.map_err(failed("the server could not be watched"))?;
+        let straggler_grace = TerminationPolicy::default().straggler_grace;
         let life = Life {
             job: &job,
             leader: &leader,
             host,
             told,
             begun: Instant::now(),
-            ladder: Ladder::new(nanos(self.grace)),
+            ladder: Ladder::new(nanos(self.grace), nanos(straggler_grace)),
         };
         Ok(life
             .live()
