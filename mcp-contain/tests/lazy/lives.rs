@@ -29,7 +29,9 @@ fn a_server_with_a_request_in_flight_is_not_ended() {
     place.alive.ready(1);
     session.ask("tools/call", json!({"name": "silent"}));
     // It may be another server by now, which says that it has started as well.
-    while !place.heard().iter().any(|line| line.contains("silent")) {
+    let heard = place.alive.file("heard");
+    let heard = || std::fs::read_to_string(&heard);
+    while !heard().is_ok_and(|text| text.contains("silent")) {
         place.alive.ready(1);
     }
     // As long as it takes to end one that has nothing to do, and has had that for less time.

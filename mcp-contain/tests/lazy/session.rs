@@ -71,8 +71,14 @@ impl Place {
     /// The command of a session.
     pub(crate) fn command(&self, options: &[&str]) -> Command {
         let script = self.alive.script(SERVER);
-        let mut command = wrapped(&[options, &["sh", "-c", &script]].concat());
+        self.wrapped(&[options, &["sh", "-c", &script]].concat())
+    }
+
+    /// The wrapper in this home; no search for orphans of another test finds its servers.
+    fn wrapped(&self, words: &[&str]) -> Command {
+        let mut command = wrapped(words);
         command.env("HOME", self.alive.file(""));
+        command.env("MCP_LIFECYCLE_STATE_DIR", self.alive.file("state"));
         command
     }
 
@@ -98,7 +104,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn start(place: &Place, words: &[&str], streams: Streams) -> Self {
-        Self::of(wrapped(words).env("HOME", place.alive.file("")), streams)
+        Self::of(&mut place.wrapped(words), streams)
     }
 
     pub(crate) fn of(command: &mut Command, streams: Streams) -> Self {
