@@ -109,13 +109,15 @@ fn a_server_that_does_not_read_fills_a_bounded_queue_and_times_out() {
         rig.event(&server, "deaf").await;
         let big = json!({"text": "x".repeat(400 * 1024)});
         let first = client
-            .call_tool_with(tool("echo", big.clone()), &within(100))
+            .call_tool_with(tool("echo", big.clone()), &within(1000))
             .await;
         assert!(matches!(
             first.unwrap_err().kind(),
             CallErrorKind::Timeout(_)
         ));
-        let second = client.call_tool_with(tool("echo", big), &within(100)).await;
+        let second = client
+            .call_tool_with(tool("echo", big), &within(1000))
+            .await;
         let error = second.unwrap_err();
         assert!(
             matches!(error.kind(), CallErrorKind::NotReading { .. }),
