@@ -1,3 +1,5 @@
+//! Waits for a created pod and attaches to it.
+
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchProgress;
@@ -33,7 +35,7 @@ const ENDED: Duration = Duration::from_secs(2);
 pub(super) type Ready = Option<Attached>;
 
 /// Waits until the pod runs and attaches to it. The status reports a running container up to a
-/// second late, so that a `started` event triggers an earlier attempt.
+/// second late, so a `started` event or elapsed time triggers earlier attempts.
 pub(super) async fn come_up(
     job: &Job,
     entry: &Entry,
@@ -41,16 +43,21 @@ pub(super) async fn come_up(
 ) -> Result<Ready, ClusterError> {
     let mut seen = entry.seen();
     let mut waiting = Waiting::new(job);
+    let mut early = Early::new(job.plan.supervised);
     let mut refused_until = None;
     loop {
-        let is_early = tokio::select! {
+        let sign = tokio::select! {
             biased;
             start = waiting.for_start(job, &mut seen) => match start? {
                 Start::Ended => return ended_early(job),
-                _ => false,
+                _ => Sign::Status,
             },
-            () = started.notified() => true,
+            sign = early.may_run(started) => sign,
         };
+        let is_early = sign != Sign::Status;
+        if sign == Sign::Time && !has_node(&seen) {
+            continue;
+        }
         // Watch the pod meanwhile, since an attach may hang.
         let attached = tokio::select! {
             biased;
@@ -78,6 +85,57 @@ pub(super) async fn come_up(
         tokio::select! {
             _ = seen.changed() => {}
             () = sleep(Duration::from_millis(200)) => {}
+        }
+    }
+}
+
+fn has_node(seen: &channel::Receiver<Seen>) -> bool {
+    let seen = seen.borrow();
+    seen.last.as_ref().is_some_and(|pod| pod.node.is_some())
+}
+
+/// An indication that a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Status,
+    /// A start event, which may arrive before the watch reports the node.
+    Event,
+    /// Time has passed.
+    Time,
+}
+
+/// Schedule of attach attempts before the status reports a running container.
+struct Early {
+    next: Option<Instant>,
+    pause: Duration,
+}
+
+impl Early {
+    /// A busy kubelet sends events late or not at all: a few attempts with growing pauses.
+    const FIRST: Duration = Duration::from_secs(1);
+    const LAST: Duration = Duration::from_secs(16);
+
+    /// Without a gate, an early attach looks like a finished one, so that attempts need an event.
+    fn new(supervised: bool) -> Self {
+        Self {
+            next: supervised.then(|| Instant::now() + Self::FIRST),
+            pause: Self::FIRST,
+        }
+    }
+
+    /// Waits for the next sign.
+    async fn may_run(&mut self, started: &Notify) -> Sign {
+        let Some(next) = self.next else {
+            started.notified().await;
+            return Sign::Event;
+        };
+        tokio::select! {
+            () = started.notified() => Sign::Event,
+            () = sleep_until(next) => {
+                self.pause *= 2;
+                self.next = (self.pause <= Self::LAST).then(|| next + self.pause);
+                Sign::Time
+            }
         }
     }
 }
