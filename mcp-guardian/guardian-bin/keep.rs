@@ -4,14 +4,14 @@
 //! other with the names of the process and its program. `*` matches any characters, `?` one.
 
 /// Limit of all patterns in bytes, separated by line feeds.
-pub(crate) const PATTERNS_MAX: usize = 256;
+pub const PATTERNS_MAX: usize = 256;
 
 /// Compared bytes of a command line.
-pub(crate) const COMMAND_MAX: usize = 1024;
+pub const COMMAND_MAX: usize = 1024;
 
 /// Returns whether a pattern matches a process of this name and command line (zero-terminated
 /// words).
-pub(crate) fn is_meant(patterns: &[u8], name: &[u8], command: &[u8]) -> bool {
+pub fn is_meant(patterns: &[u8], name: &[u8], command: &[u8]) -> bool {
     let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
     let program = command.split(|&byte| byte == 0).next().unwrap_or_default();
     let base = program

@@ -18,9 +18,10 @@ pub mod identity;
 #[cfg(target_os = "linux")]
 pub mod image;
 pub mod init;
-#[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
+#[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub mod orphans;
+#[path = "../guardian-bin/keep.rs"]
+pub mod keep;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod patience;
@@ -37,7 +38,3 @@ pub mod sys;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod worker;
-
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use orphans::{known as inventory, ring as history};

@@ -85,11 +85,12 @@ mod transport;
 #[cfg_attr(windows, path = "wrapper/windows.rs")]
 mod wrapper;
 
+use mcp_guardian::identity;
 #[cfg(unix)]
 use mcp_guardian::worker;
 #[cfg(target_os = "linux")]
-use mcp_guardian::{cgroup, patience, program};
-use mcp_guardian::{identity, orphans};
+use mcp_guardian::{cgroup, keep, patience, program};
+use mcp_tree::orphans;
 
 #[cfg(target_os = "linux")]
 pub use launcher::containment;

@@ -1,7 +1,7 @@
 //! Converts what `mcp-guardian` finds into the types of core.
 
-use mcp_guardian::orphans::report;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
+use mcp_tree::orphans::report;
 
 fn remnant(found: &report::Remnant) -> Remnant {
     match found {

@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use mcp_guardian::cgroup;
-use mcp_guardian::inventory::{KnownServer, Unclaimed};
 use mcp_lifecycle_core::launch::{Containment, Reach};
+use mcp_tree::inventory::{KnownServer, Unclaimed};
 use serde_json::{Value, json};
 
 use super::left::{Left, line, texts, unless};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use mcp_guardian::inventory::{self, StopReport, Unclaimed};
+use mcp_tree::inventory::{self, StopReport, Unclaimed};
 use serde_json::{Value, json};
 
 use super::ps;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mcp_guardian::inventory::{HostState, KnownServer};
 use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
+use mcp_tree::inventory::{HostState, KnownServer};
 
 use super::ps;
 use crate::containers;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::ExitCode;
 
-use mcp_guardian::inventory::{self, HostState, Inventory, KnownProcess, KnownServer, StopReport};
+use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer, StopReport};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mcp_guardian::history::{self, Ended, History, PastServer};
+use mcp_tree::history::{self, Ended, History, PastServer};
 use serde_json::{Value, json};
 
 use super::ps;

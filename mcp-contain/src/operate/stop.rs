@@ -6,7 +6,7 @@ mod meant;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mcp_guardian::inventory::{self, KnownServer};
+use mcp_tree::inventory::{self, KnownServer};
 use serde_json::json;
 
 use super::ps;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mcp_guardian::orphans::report;
 use mcp_launcher_local::remnant;
 use mcp_lifecycle_core::launch::{RemnantKind, UnknownRemnant};
+use mcp_tree::orphans::report;
 use serde_json::{Value, json};
 
 use super::text::one_line;

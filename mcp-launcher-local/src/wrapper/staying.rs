@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use super::{Require, Wrapper};
-use crate::orphans::{PATTERNS_MAX, is_meant};
+use crate::keep::{PATTERNS_MAX, is_meant};
 
 impl Wrapper {
     /// Returns all patterns, as the guardian and the environment have them.

@@ -20,8 +20,6 @@ mod group;
 mod hunt;
 mod input;
 mod inventory;
-#[path = "../../guardian-bin/keep.rs"]
-mod keep;
 pub mod known;
 mod ledger;
 mod locked_file;
@@ -42,14 +40,6 @@ mod unclaimed;
 mod verdict;
 mod visibility;
 mod wrapper_ledger;
-
-/// The maximum length of the patterns of processes to keep, in bytes.
-pub const PATTERNS_MAX: usize = keep::PATTERNS_MAX;
-
-/// Returns whether a pattern matches a process of this name and command line.
-pub fn is_meant(patterns: &[u8], name: &[u8], command: &[u8]) -> bool {
-    keep::is_meant(patterns, name, command)
-}
 
 pub use census::{Carrier, Where, foreign_namespaces_are_clear, take as census};
 pub use companions::{companion, without_server};

@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::format::Contents;
-use super::keep::{COMMAND_MAX, is_meant};
 use super::mark::find_mark;
 use super::verdict::{Mark, Process, Scene};
 use super::visibility;
 use crate::answers::{self, NO_ANSWER};
 use crate::identity::KEEP;
+use crate::keep::{COMMAND_MAX, is_meant};
 use crate::program;
 use crate::sys::{self, Seen, is_gone};
 

@@ -2,8 +2,8 @@
 
 use std::process::Child;
 
-use mcp_guardian::inventory;
 use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_tree::inventory;
 use nix::sys::signal::{Signal, kill};
 
 use crate::guardian_held::wait_for_state;

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::process::Child;
 use std::time::Duration;
 
-use mcp_guardian::inventory::{self, HostState, KnownServer};
 use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_tree::inventory::{self, HostState, KnownServer};
 
 use crate::left::acts;
 use crate::orphans::{end, kill_with_guardians, launched, reap, start_host};

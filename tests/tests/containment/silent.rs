@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use mcp_guardian::inventory;
+use mcp_tree::inventory;
 
 use crate::gate::Gate;
 use crate::inventory::find;

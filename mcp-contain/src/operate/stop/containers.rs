@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use mcp_guardian::inventory::{self, HostState, KnownServer};
+use mcp_tree::inventory::{self, HostState, KnownServer};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 

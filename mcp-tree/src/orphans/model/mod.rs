@@ -14,7 +14,7 @@
 
 #[path = "../../../../mcp-launcher-local/src/guardian/adopted.rs"]
 mod adopted;
-#[path = "../../../guardian-bin/course.rs"]
+#[path = "../../../../mcp-guardian/guardian-bin/course.rs"]
 #[expect(
     dead_code,
     clippy::manual_unwrap_or_default,
