@@ -13,7 +13,7 @@ use crate::blocking::blocking;
 use crate::command::Command;
 use crate::level::Isolation;
 use crate::plan::Plan;
-use crate::{orphans, remnant, sys};
+use crate::{orphans, sys};
 
 /// Starts servers as processes on this machine.
 ///
@@ -164,8 +164,7 @@ impl ServerLauncher for LocalLauncher {
         sys::not_forked().map_err(|error| ReapError::new(NAME, error))?;
         let reaped = blocking(orphans::reap).await;
         let reaped = reaped.map_err(|lost| ReapError::new(NAME, lost))?;
-        let reaped = reaped.map_err(|error| ReapError::new(NAME, error))?;
-        Ok(remnant::report(&reaped))
+        reaped.map_err(|error| ReapError::new(NAME, error))
     }
 }
 

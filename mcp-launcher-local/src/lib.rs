@@ -73,8 +73,6 @@ mod pipes;
 #[cfg_attr(target_os = "linux", path = "plan/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "plan/other.rs")]
 mod plan;
-#[doc(hidden)]
-pub mod remnant;
 mod resolve;
 #[cfg_attr(unix, path = "sys/unix.rs")]
 #[cfg_attr(windows, path = "sys/windows/mod.rs")]

@@ -33,7 +33,7 @@ impl Left {
             orphans,
             running: alive.len(),
             containers,
-            unknown: [unknown::of(&seen.unknown), unseen].concat(),
+            unknown: [seen.unknown, unseen].concat(),
         })
     }
 

@@ -124,7 +124,7 @@ fn table(seen: &Inventory) -> String {
         }
         false => render(&titles, &rows),
     };
-    for line in advice(&seen.servers).chain(unknown::lines(&unknown::of(&seen.unknown))) {
+    for line in advice(&seen.servers).chain(unknown::lines(&seen.unknown)) {
         text.push_str(&format!("{line}\n"));
     }
     text
@@ -134,7 +134,7 @@ fn as_json(seen: &Inventory) -> Value {
     json!({
         "schema": "mcp-contain/ps/1",
         "servers": seen.servers.iter().map(server_as_json).collect::<Vec<_>>(),
-        "unknown": unknown::as_json(&unknown::of(&seen.unknown)),
+        "unknown": unknown::as_json(&seen.unknown),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{ReapReport, ServerLauncher};
+use mcp_lifecycle_core::launch::ReapReport;
+use mcp_tree::orphans;
 use serde_json::{Value, json};
 
 use super::left::{Left, texts, unless};
@@ -48,11 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(engine) = &options.forget {
         return forget(engine);
     }
-    let failed = |why: &dyn std::fmt::Display| {
-        Failure::plain(format_args!("orphans were not searched for: {why}"))
-    };
-    let report = block_on(LocalLauncher::new().reap_orphans()).map_err(|error| failed(&error))?;
-    let mut report = report.map_err(|error| failed(&error))?;
+    let failed = |why| Failure::plain(format_args!("orphans were not searched for: {why}"));
+    let mut report = orphans::reap().map_err(failed)?;
     let processes = report.ended.len();
     containers::end(&mut report);
     match options.json {
@@ -95,11 +92,6 @@ fn done(processes: usize, containers: usize) -> String {
     let processes = units::count(processes, "process was ended", "processes were ended");
     let containers = units::count(containers, "container was", "containers were");
     format!("{processes}, {containers} removed.")
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    Ok(runtime.block_on(future))
 }
 
 fn forget(engine: &str) -> Result<ExitCode, Failure> {

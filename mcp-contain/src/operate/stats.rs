@@ -160,7 +160,7 @@ fn as_text(seen: &History, servers: &[(&PastServer, How)], now: SystemTime) -> S
             "{servers} killed at the limit of memory (`--memory`).\n"
         ));
     }
-    for line in unknown::lines(&unknown::of(&seen.unknown)) {
+    for line in unknown::lines(&seen.unknown) {
         text.push_str(&format!("{line}\n"));
     }
     text
@@ -196,6 +196,6 @@ fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
         "killed": all.killed,
         "swept": all.swept,
         "servers": servers.iter().map(server).collect::<Vec<_>>(),
-        "unknown": unknown::as_json(&unknown::of(&seen.unknown)),
+        "unknown": unknown::as_json(&seen.unknown),
     })
 }

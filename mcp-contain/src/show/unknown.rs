@@ -3,16 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mcp_launcher_local::remnant;
 use mcp_lifecycle_core::launch::{RemnantKind, UnknownRemnant};
-use mcp_tree::orphans::report;
 use serde_json::{Value, json};
 
 use super::text::one_line;
-
-pub(crate) fn of(unknown: &[report::Unknown]) -> Vec<UnknownRemnant> {
-    unknown.iter().map(remnant::unknown).collect()
-}
 
 /// Returns a line for each item, and one for each engine.
 pub(crate) fn lines(unknown: &[UnknownRemnant]) -> impl Iterator<Item = String> {

@@ -3,10 +3,7 @@
 
 use std::io;
 
-use self::report::ReapReport;
-
-#[path = "report.rs"]
-pub mod report;
+use mcp_lifecycle_core::launch::ReapReport;
 
 /// Finds nothing.
 pub fn reap() -> io::Result<ReapReport> {

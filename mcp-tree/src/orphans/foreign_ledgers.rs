@@ -15,11 +15,11 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::directory;
 use super::format::{self, Contents, MAX, Record};
 use super::locked_file::Locked;
-use super::report::{Remnant, Unknown};
 use super::verdict::DeadHost;
 use super::visibility::Visibility;
 use crate::cgroup;
 use crate::sys;
+use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 
 #[derive(Default)]
 pub(super) struct Ledgers {
@@ -69,12 +69,12 @@ impl Ledgers {
     pub(super) fn look(
         directories: impl IntoIterator<Item = PathBuf>,
         visibility: &Visibility,
-        unknown: &mut Vec<Unknown>,
+        unknown: &mut Vec<UnknownRemnant>,
     ) -> Self {
         let mut ledgers = Self::default();
         let mut unusable = |path: &Path, why: String| {
             let record = Remnant::record(path.to_string_lossy(), "unknown content");
-            unknown.push(Unknown::new(record, why));
+            unknown.push(UnknownRemnant::new(record, why));
         };
         for (path, directory) in directory::open_own(directories) {
             let listed = directory.and_then(|it| Ok((directory::names(&it)?, Rc::new(it))));

@@ -10,12 +10,12 @@ use super::format::{Contents, Record};
 use super::known::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
 use super::members::{HIDDEN, inside, is_of};
 use super::processes;
-use super::report::{Remnant, Unknown};
 use super::visibility::Visibility;
 use crate::answers;
 use crate::identity::Cookie;
 use crate::program::shim;
 use crate::sys::{self, is_gone};
+use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 
 /// Lists all of this user's servers, by all hosts' ledgers and the identities of all processes.
 /// Blocks, for a few milliseconds per hundred processes of the machine.
@@ -78,7 +78,7 @@ pub fn inventory() -> io::Result<Inventory> {
                 server.id.clone(),
                 format!("server of host {}", server.host.pid),
             );
-            Unknown::new(record, why)
+            UnknownRemnant::new(record, why)
         };
         let inside = inside(server).unwrap_or_else(|error| {
             let why = format!("its cgroup cannot be looked into: {error}");

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::report::Unknown;
 pub use super::{
     companion, inventory as look, stop, stop_unclaimed, unclaimed,
     without_server as companions_without_server,
 };
 use crate::identity::Cookie;
+use mcp_lifecycle_core::launch::UnknownRemnant;
 
 /// Servers that `look` found.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Inventory {
     /// Running servers, and those of dead hosts of which something is left; sorted by host and age.
     pub servers: Vec<KnownServer>,
     /// The places that could not be examined, and why.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<UnknownRemnant>,
 }
 
 #[derive(Debug, Clone)]

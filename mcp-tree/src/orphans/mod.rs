@@ -30,7 +30,6 @@ mod model;
 mod place;
 mod processes;
 mod reap;
-pub mod report;
 mod residents;
 pub mod ring;
 mod search;

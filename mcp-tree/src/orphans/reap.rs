@@ -8,13 +8,13 @@ use super::directory;
 use super::foreign_ledgers::{self, DeadLedger, Ledgers};
 use super::format::{Contents, Record};
 use super::processes;
-use super::report::{ReapReport, Remnant, Unknown};
 use super::search::{Search, kill_or_wake};
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{DeadHost, Hosts, Mark, Process, may_be_of};
 use super::visibility::{self, Visibility};
 use crate::cgroup::Leaf;
 use crate::identity;
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
 /// The limit of the whole run, for processes that SIGKILL does not end.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ pub fn reap() -> io::Result<ReapReport> {
             Settlement::Unknown(why) => {
                 let host = format!("of host {}", ledger.contents.host.pid());
                 let record = Remnant::record(ledger.path.to_string_lossy(), host);
-                report.unknown.push(Unknown::new(record, why));
+                report.unknown.push(UnknownRemnant::new(record, why));
             }
         }
     }

@@ -27,9 +27,9 @@ use nix::fcntl::OFlag;
 
 use super::directory;
 use super::locked_file::Locked;
-use super::report::{Remnant, Unknown};
 pub use crate::program::ending::Ended;
 use crate::program::ending::{Ending, HEAD_LEN, RECORD_LEN};
+use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -37,7 +37,7 @@ pub struct History {
     /// Oldest first.
     pub servers: Vec<PastServer>,
     /// The entries that could not be read, and why.
-    pub unknown: Vec<Unknown>,
+    pub unknown: Vec<UnknownRemnant>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +101,9 @@ pub fn look() -> History {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let ring = Remnant::record(path.join(NAME).to_string_lossy(), "what ended");
-                history.unknown.push(Unknown::new(ring, error.to_string()));
+                history
+                    .unknown
+                    .push(UnknownRemnant::new(ring, error.to_string()));
             }
         }
     }

@@ -10,13 +10,13 @@ use super::format::Contents;
 use super::hunt::{Judge, Look, Signalled, hunt, is_among, key};
 use super::members::HIDDEN;
 use super::processes;
-use super::report::{ReapReport, Remnant, Unknown};
 use super::settle::LeafState;
 use super::verdict::{Emptying, Hosts, Mark, Process, Scene, Verdict};
 use crate::cgroup::Leaf;
 use crate::identity::HostId;
 use crate::sys;
 use crate::sys::ProcessState::{Stopped, Traced};
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
 /// The result for a process. A greater one replaces a smaller one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,12 +180,12 @@ impl<'a> Search<'a> {
         killed.into_iter().for_each(|it| self.note_end(it));
         for (outcome, process) in self.found.into_values() {
             let (pid, name) = (process.pid, process.name);
-            let remnant = Remnant::Process { pid, name };
+            let remnant = Remnant::process(pid, name);
             match outcome {
                 Outcome::Ended => report.ended.push(remnant),
                 Outcome::Failed => report.failed.push(remnant),
                 Outcome::Spared => report.spared.push(remnant),
-                Outcome::Unknown(why) => report.unknown.push(Unknown::new(remnant, why)),
+                Outcome::Unknown(why) => report.unknown.push(UnknownRemnant::new(remnant, why)),
             }
         }
     }
