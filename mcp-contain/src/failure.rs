@@ -3,6 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
+#[cfg(windows)]
+use mcp_launcher_local::WrapError;
+#[cfg(target_os = "linux")]
+use mcp_tree::WrapError;
+
 use crate::show::text::one_line;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +24,7 @@ impl Failure {
     /// Returns a failure to start the server: 127 if the program does not exist, 126 if it cannot
     /// be executed, 125 otherwise.
     #[cfg(any(target_os = "linux", windows))]
-    pub(crate) fn launch(error: &mcp_launcher_local::WrapError) -> Self {
+    pub(crate) fn launch(error: &WrapError) -> Self {
         use mcp_lifecycle_core::launch::LaunchErrorKind as Kind;
         let code = match error.kind() {
             Kind::NotFound { .. } | Kind::NoSuchFile(_) => 127,

@@ -32,7 +32,7 @@ pub mod private;
 pub mod program;
 #[cfg(unix)]
 pub mod state;
-#[cfg(unix)]
+#[cfg_attr(windows, path = "sys/windows/mod.rs")]
 #[doc(hidden)]
 pub mod sys;
 #[cfg(unix)]

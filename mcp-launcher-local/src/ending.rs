@@ -1,8 +1,7 @@
 //! The end of a server, published by the watcher's thread to waiting tasks.
 
-use std::borrow::Cow;
-
 use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, StepError};
+use mcp_tree::conclusion::Proof;
 use tokio::sync::watch;
 
 #[cfg(unix)]
@@ -26,20 +25,6 @@ pub(crate) struct Ending {
 struct State {
     exit: Option<ExitStatus>,
     proof: Option<Proof>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Proof {
-    /// Nothing is left.
-    Gone(Gone),
-    /// There is no proof now; asking again may find one.
-    Lost(Cow<'static, str>),
-    /// There is no proof before this process has ended, which may be another server's.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "there is no search")
-    )]
-    Awaits(Remnant),
 }
 
 impl Ending {

@@ -168,12 +168,6 @@ impl ServerLauncher for LocalLauncher {
     }
 }
 
-/// Finds out which containment this machine has, without a ledger. Blocks for some milliseconds.
-#[cfg(target_os = "linux")]
-pub fn containment() -> Containment {
-    Plan::look().containment().clone()
-}
-
 fn unknown() -> Containment {
     Containment::new("not known yet", Reach::Nothing)
         .fallback("the first launch finds out what this machine allows")

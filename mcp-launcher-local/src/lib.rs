@@ -48,13 +48,6 @@
 //! `docs/containment.md`.
 
 mod blocking;
-mod command;
-#[cfg(unix)]
-#[cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "there are process groups only")
-)]
-mod conclusion;
 mod ending;
 #[cfg(unix)]
 mod group;
@@ -66,37 +59,28 @@ pub mod guide;
 mod job;
 mod launcher;
 mod level;
-#[cfg(target_os = "linux")]
-mod login;
 #[cfg(unix)]
 mod pipes;
 #[cfg_attr(target_os = "linux", path = "plan/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "plan/other.rs")]
 mod plan;
-mod resolve;
-#[cfg_attr(unix, path = "sys/unix.rs")]
-#[cfg_attr(windows, path = "sys/windows/mod.rs")]
+#[cfg(unix)]
 mod sys;
 #[cfg(feature = "transport")]
 mod transport;
-#[cfg(any(target_os = "linux", windows))]
-#[cfg_attr(windows, path = "wrapper/windows.rs")]
+#[cfg(windows)]
 mod wrapper;
 
 use mcp_guardian::identity;
+#[cfg(windows)]
+use mcp_guardian::sys;
 #[cfg(unix)]
 use mcp_guardian::worker;
 #[cfg(target_os = "linux")]
-use mcp_guardian::{cgroup, keep, patience, program};
-use mcp_tree::orphans;
+use mcp_guardian::{cgroup, program};
+use mcp_tree::{command, orphans};
 
-#[cfg(target_os = "linux")]
-pub use launcher::containment;
 pub use launcher::{LocalLauncher, LocalLauncherBuilder};
 pub use level::Isolation;
-#[cfg(target_os = "linux")]
-pub use login::login_path;
-#[cfg(target_os = "linux")]
-pub use wrapper::{Require, WrapError, Wrapper};
 #[cfg(windows)]
 pub use wrapper::{WrapError, Wrapper};

@@ -1,17 +1,47 @@
-//! Trees of processes on one machine: recorded, found, ended.
+//! Trees of processes on one machine: started, recorded, found, ended, proven.
 //!
 //! It has no protocol and no async runtime. Its API serves the launchers of this workspace, and
 //! changes without notice.
 
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod adopted;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod adoptions;
+#[doc(hidden)]
+pub mod command;
+#[doc(hidden)]
+pub mod conclusion;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod launch;
+#[cfg(target_os = "linux")]
+mod login;
 #[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
 #[doc(hidden)]
 pub mod orphans;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod plan;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod probe;
+#[doc(hidden)]
+pub mod resolve;
+#[cfg(target_os = "linux")]
+mod wrapper;
 
+#[cfg(target_os = "linux")]
+pub use login::login_path;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use orphans::{known as inventory, ring as history};
+#[cfg(target_os = "linux")]
+pub use plan::containment;
+#[cfg(target_os = "linux")]
+pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]
 use mcp_guardian::{answers, cgroup, file_size, keep, logged, patience, program, state};
-#[cfg(unix)]
 use mcp_guardian::{identity, sys};

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use mcp_launcher_local::Wrapper;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
+use mcp_tree::Wrapper;
 
 use crate::failure::Failure;
 use crate::options::Containers;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use mcp_launcher_docker::{ContainerTracker, ProxyMode, Tracking};
-use mcp_launcher_local::Wrapper;
 use mcp_lifecycle_core::launch::{ErrorChain, InheritEnv, ServerSpec, SpecError};
+use mcp_tree::Wrapper;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_launcher_local::Wrapper;
+use mcp_tree::Wrapper;
 
 use crate::failure::Failure;
 use crate::options::Containers;

@@ -29,7 +29,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
     let machine = Machine {
-        containment: mcp_launcher_local::containment(),
+        containment: mcp_tree::containment(),
         no_memory_limit: cgroup::parent_with_memory()
             .err()
             .map(|why| why.to_string()),

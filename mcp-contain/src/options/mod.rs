@@ -100,7 +100,7 @@ const SHELL_LIMIT: Duration = Duration::from_secs(5);
 /// Returns the owner's `PATH`. If that fails, reports it and returns `None`.
 #[cfg(target_os = "linux")]
 pub(crate) fn path(PathOf::Login: PathOf) -> Option<OsString> {
-    let path = mcp_launcher_local::login_path(SHELL_LIMIT);
+    let path = mcp_tree::login_path(SHELL_LIMIT);
     // The program may still be found.
     let said = |error: &_| Failure::wrapper(format_args!("the PATH is the host's: {error}")).say();
     path.inspect_err(said).ok()

@@ -20,7 +20,7 @@ use crate::show::name;
 /// Starts the server. Returns only on failure, or at the end of a relay.
 #[cfg(target_os = "linux")]
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    use mcp_launcher_local::{Require, Wrapper};
+    use mcp_tree::{Require, Wrapper};
 
     let is_relayed = options.sigkill_as_code;
     if (options.lazy || options.restart) && !is_relayed {

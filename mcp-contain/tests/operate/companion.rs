@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use mcp_launcher_local::Wrapper;
+use mcp_tree::Wrapper;
 use nix::sys::signal::Signal;
 
 use crate::bereaved::alone;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::conclusion::Conclusion;
 use crate::sys::{self, Member, Pid};
+use mcp_tree::conclusion::Conclusion;
 
 #[derive(Debug)]
 pub(super) struct State {

@@ -1,4 +1,4 @@
-//! Does what the [conclusion](crate::conclusion) asks for, on the watcher's thread, the search's,
+//! Does what the [conclusion](mcp_tree::conclusion) asks for, on the watcher's thread, the search's,
 //! or a retrying caller's.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -8,10 +8,9 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 use super::server::Server;
 use super::{look, strays};
 use crate::cgroup::Leaf;
-use crate::conclusion::decide::{Holder, Main};
-use crate::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next};
-use crate::ending::Proof;
 use crate::sys::{self, Pid, ProcessState, Seen};
+use mcp_tree::conclusion::decide::{Holder, Main};
+use mcp_tree::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next, Proof};
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 

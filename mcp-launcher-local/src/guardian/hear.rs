@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::how_it_ended;
 use super::server::Server;
-use crate::conclusion::{Event, FinalReport};
 use crate::program::Received;
 use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
 use crate::sys;
 use crate::sys::watch::Interest;
+use mcp_tree::conclusion::{Event, FinalReport};
+use mcp_tree::launch::how_it_ended;
 
 /// The reports of one pass over the socket.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use std::io;
 use mcp_lifecycle_core::launch::Remnant;
 
 use super::server::Server;
-use crate::conclusion::decide::Main;
 use crate::orphans::{self, Where};
 use crate::sys::{self, ProcessState, Seen};
+use mcp_tree::conclusion::decide::Main;
 
 impl Server {
     /// Names the living processes, and the zombies that cannot be reaped.

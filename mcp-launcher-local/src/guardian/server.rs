@@ -14,13 +14,13 @@ use tokio::sync::watch;
 
 use crate::blocking::blocking;
 use crate::cgroup::Leaf;
-use crate::conclusion::{Conclusion, Event, decide};
 use crate::ending::Ending;
 use crate::identity::Cookie;
 use crate::orphans::Entry;
 use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
+use mcp_tree::conclusion::{Conclusion, Event, decide};
 
 #[derive(Debug)]
 pub(super) struct GuardedServer {

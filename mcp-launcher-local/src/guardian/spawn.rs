@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind, LaunchedServer};
 
-use super::launch::{Prepared, explain, new_leaf, no_guardian};
 use super::server::{GuardedServer, Server};
-use super::{Plan, UNDO_LIMIT, Why, strays};
+use super::{Plan, strays};
 use crate::cgroup::Leaf;
 use crate::command::{Command, short_of, undone};
 use crate::identity::Cookie;
 use crate::program::{self, GuardianHandle, SpawnRequest};
 use crate::{orphans, pipes, sys};
+use mcp_tree::launch::{Prepared, UNDO_LIMIT, explain, new_leaf, no_guardian};
+use mcp_tree::probe::Why;
 
 pub(crate) struct Spawned {
     launched: LaunchedServer,

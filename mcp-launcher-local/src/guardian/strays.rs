@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::launch::Remnant;
 
-use super::adoptions::{self, Wanted};
 use super::look;
 use super::server::Server;
-use crate::conclusion::decide::Adopted;
-use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen, watch};
 use crate::worker::Worker;
+use mcp_tree::adoptions::{self, Wanted};
+use mcp_tree::conclusion::decide::Adopted;
+use mcp_tree::conclusion::{Event, Found, Inside};
 
 type Ended = BTreeMap<u32, String>;
 

@@ -9,9 +9,10 @@ use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
+use mcp_tree::conclusion::Proof;
 use tokio::sync::oneshot;
 
-use crate::ending::{Ending, Proof};
+use crate::ending::Ending;
 use crate::sys::{Heard, Job, Process, Start, Wait, shielded};
 
 #[derive(Debug)]

@@ -49,11 +49,6 @@ impl Plan {
         }
     }
 
-    /// Returns the best plan by default, for a caller that launches nothing.
-    pub(crate) fn look() -> Self {
-        Self::guardian(guardian::look_at_machine())
-    }
-
     fn group() -> Self {
         Self {
             guardian: None,

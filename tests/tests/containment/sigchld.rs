@@ -209,7 +209,7 @@ fn login() {
         }
         listener.answer(call, None);
     });
-    let path = mcp_launcher_local::login_path(LIMIT).unwrap();
+    let path = mcp_tree::login_path(LIMIT).unwrap();
     assert!(!path.is_empty());
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [], "by their numbers");
 }

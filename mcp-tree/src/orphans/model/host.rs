@@ -1,10 +1,10 @@
 //! The acts of a living host for one server, as `guardian` does them.
 
 use super::Proof;
-use super::adopted::{Scene, Whose};
-use super::decide::{Adopted, Findings, Holder, Main, Marked};
 use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
+use crate::adopted::{Scene, Whose};
 use crate::cgroup::name;
+use crate::conclusion::decide::{Adopted, Findings, Holder, Main, Marked};
 use crate::sys::{ProcessState, Seen};
 
 impl World {

@@ -12,8 +12,6 @@
 //!
 //! A decision can be replaced by a wrong one, which must be noticed.
 
-#[path = "../../../../mcp-launcher-local/src/guardian/adopted.rs"]
-mod adopted;
 #[path = "../../../../mcp-guardian/guardian-bin/course.rs"]
 #[expect(
     dead_code,
@@ -21,8 +19,6 @@ mod adopted;
     reason = "the guardian uses the rest, and links no library"
 )]
 mod course;
-#[path = "../../../../mcp-launcher-local/src/conclusion/decide.rs"]
-mod decide;
 mod faults;
 mod guardian;
 mod host;
@@ -37,13 +33,13 @@ use std::borrow::Cow;
 
 use mcp_lifecycle_core::launch::Evidence as Proof;
 
-use self::adopted::Whose;
-use self::decide::{Adopted, Findings, Holder};
 use self::random::Random;
 use self::world::World;
 use super::census::is_out_of_reach;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{Emptying, Hosts, Process, Scene, Verdict};
+use crate::adopted::Whose;
+use crate::conclusion::decide::{self, Adopted, Findings, Holder};
 use crate::identity::{Cookie, HostId};
 
 /// The decisions, each of which can be replaced by a wrong one.

@@ -16,7 +16,7 @@ use super::check;
 use super::process::Process;
 
 #[derive(Debug)]
-pub(crate) enum Parent {
+pub enum Parent {
     /// Held: its end can be waited for.
     Held(Process),
     /// It has ended, and its pid may be reused.
@@ -28,7 +28,7 @@ pub(crate) enum Parent {
 impl Parent {
     /// Looks for it. A process keeps the pid of a parent that has ended: the parent is older than
     /// this process.
-    pub(crate) fn hold() -> Self {
+    pub fn hold() -> Self {
         const RIGHTS: u32 = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
         let number = match number() {
             Ok(Some(number)) if number != 0 => number,

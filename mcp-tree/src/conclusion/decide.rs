@@ -7,7 +7,7 @@ use mcp_lifecycle_core::launch::Evidence;
 
 /// The main process, when the guardian was found dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Main {
+pub enum Main {
     /// The guardian has not reported one.
     NotSeen,
     /// It has ended: no process has its pid and its start time.
@@ -26,7 +26,7 @@ pub(crate) enum Main {
 
 /// The cgroup or the process group of the server, after the host has tried to empty it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Holder {
+pub enum Holder {
     /// The server had none.
     None,
     /// The kernel reports that it is empty. A cgroup is removed.
@@ -37,7 +37,7 @@ pub(crate) enum Holder {
 
 /// The processes that carry the server's identity, after that: the result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Marked {
+pub enum Marked {
     Nobody,
     /// This number of processes, which were ended.
     Somebody(usize),
@@ -47,7 +47,7 @@ pub(crate) enum Marked {
 
 /// The reparented processes that may be the server's, after that (`guardian::adopted`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Adopted {
+pub enum Adopted {
     Nobody,
     Somebody(String),
     /// The search failed.
@@ -55,15 +55,15 @@ pub(crate) enum Adopted {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Findings {
-    pub(crate) main: Main,
-    pub(crate) holder: Holder,
-    pub(crate) marked: Marked,
-    pub(crate) adopted: Adopted,
+pub struct Findings {
+    pub main: Main,
+    pub holder: Holder,
+    pub marked: Marked,
+    pub adopted: Adopted,
 }
 
 /// Returns what the holder adds to the evidence of a report, or why the report is no proof.
-pub(crate) fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>> {
+pub fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>> {
     match holder {
         Holder::None => Ok(None),
         Holder::Empty(evidence) => Ok(Some(evidence.clone())),
@@ -72,7 +72,7 @@ pub(crate) fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static
 }
 
 impl Findings {
-    pub(crate) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
+    pub fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
         let emptied = concluded(&self.holder)?;
         match (&self.main, &self.marked) {
             (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
@@ -95,7 +95,7 @@ impl Findings {
         }
     }
 
-    pub(crate) fn main_has_ended(&self) -> bool {
+    pub fn main_has_ended(&self) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,
             Main::Inside | Main::NotSeen if matches!(self.holder, Holder::Empty(_)) => true,
@@ -106,7 +106,7 @@ impl Findings {
 
 /// Returns whether the host may end a guardian that a tracer holds. Its death sets free the
 /// processes that it guards, so the cgroup must have been killed before.
-pub(crate) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
+pub fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
     is_held && cgroup_was_killed
 }
 

@@ -13,14 +13,14 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::System::SystemInformation::GetSystemDirectoryW;
 
 /// The search path where the server's environment has no `PATH`: the system's directories.
-pub(crate) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
+pub const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
 
 const DEFAULT_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 
 /// The extensions of files that can be started; others of `PATHEXT` need another program.
 const STARTED: [&str; 4] = ["com", "exe", "bat", "cmd"];
 
-pub(crate) fn names_a_path(program: &OsStr) -> bool {
+pub fn names_a_path(program: &OsStr) -> bool {
     program
         .as_encoded_bytes()
         .iter()
@@ -28,7 +28,7 @@ pub(crate) fn names_a_path(program: &OsStr) -> bool {
 }
 
 /// Returns the files that a name may mean. `npx` is `npx.cmd`, never the `npx` beside it.
-pub(crate) fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
+pub fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
     let mut spellings = Vec::new();
     if is_started(path) {
         spellings.push(path.to_owned());
@@ -49,7 +49,7 @@ pub(crate) fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<
     spellings
 }
 
-pub(crate) fn may_execute(path: &Path) -> bool {
+pub fn may_execute(path: &Path) -> bool {
     is_started(path)
 }
 
@@ -61,13 +61,13 @@ fn is_started(path: &Path) -> bool {
 }
 
 /// Returns a variable of an environment, in which names ignore case.
-pub(crate) fn variable<'a>(env: &'a BTreeMap<OsString, OsString>, name: &str) -> Option<&'a OsStr> {
+pub fn variable<'a>(env: &'a BTreeMap<OsString, OsString>, name: &str) -> Option<&'a OsStr> {
     let mut found = env.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
     found.next().map(|(_, value)| value.as_os_str())
 }
 
 /// Returns the program that runs scripts: the system's, not one of a search path.
-pub(crate) fn command_interpreter() -> io::Result<PathBuf> {
+pub fn command_interpreter() -> io::Result<PathBuf> {
     let mut path = [0_u16; 260];
     // SAFETY: there is room for the given number of units.
     let length = unsafe { GetSystemDirectoryW(path.as_mut_ptr(), path.len() as u32) };
@@ -77,7 +77,7 @@ pub(crate) fn command_interpreter() -> io::Result<PathBuf> {
     }
 }
 
-pub(crate) fn limit_of(error: &io::Error) -> Option<&'static str> {
+pub fn limit_of(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()?.cast_unsigned() {
         ERROR_TOO_MANY_OPEN_FILES | ERROR_NO_SYSTEM_RESOURCES | ERROR_NOT_ENOUGH_QUOTA => {
             Some("handles, or a quota of this user")

@@ -19,15 +19,15 @@ mod port;
 mod process;
 mod streams;
 
-pub(crate) use console::when_asked;
-pub(crate) use job::Job;
-pub(crate) use parent::Parent;
-pub(crate) use place::{
+pub use console::when_asked;
+pub use job::Job;
+pub use parent::Parent;
+pub use place::{
     DEFAULT_PATH, command_interpreter, limit_of, may_execute, names_a_path, spellings, variable,
 };
-pub(crate) use port::Heard;
-pub(crate) use process::{Process, Start, Wait};
-pub(crate) use streams::{InputState, hand_over, input};
+pub use port::Heard;
+pub use process::{Process, Start, Wait};
+pub use streams::{InputState, hand_over, input};
 
 use std::io;
 
@@ -38,15 +38,15 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::core::BOOL;
 
 /// Succeeds: there is no fork here.
-pub(crate) fn own_servers() -> io::Result<()> {
+pub fn own_servers() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn not_forked() -> io::Result<()> {
+pub fn not_forked() -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn is_not_executable(code: i32) -> bool {
+pub fn is_not_executable(code: i32) -> bool {
     matches!(
         code.cast_unsigned(),
         ERROR_FILE_NOT_FOUND
@@ -56,11 +56,11 @@ pub(crate) fn is_not_executable(code: i32) -> bool {
     )
 }
 
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
+pub fn is_shortage(error: &io::Error) -> bool {
     limit_of(error).is_some()
 }
 
-pub(crate) fn shielded(report: impl FnOnce()) {
+pub fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
 }
 

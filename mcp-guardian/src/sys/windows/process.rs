@@ -26,31 +26,31 @@ use super::job::Job;
 use super::port::{self, Heard};
 
 #[derive(Debug)]
-pub(crate) struct Start<'a> {
-    pub(crate) program: PathBuf,
+pub struct Start<'a> {
+    pub program: PathBuf,
     /// Ends with one zero; the environment ends with two.
-    pub(crate) command_line: Vec<u16>,
-    pub(crate) environment: Vec<u16>,
-    pub(crate) cwd: Option<&'a Path>,
-    pub(crate) streams: [OwnedHandle; 3],
+    pub command_line: Vec<u16>,
+    pub environment: Vec<u16>,
+    pub cwd: Option<&'a Path>,
+    pub streams: [OwnedHandle; 3],
 }
 
 /// A process that is held, so that its pid cannot be reused.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     handle: OwnedHandle,
     pid: u32,
 }
 
 #[derive(Debug)]
-pub(crate) struct Wait {
+pub struct Wait {
     registered: usize,
     _process: OwnedHandle,
 }
 
 impl Start<'_> {
     /// Starts it in `job`, where it is from its creation on. The streams are closed in this process.
-    pub(crate) fn inside(mut self, job: &Job) -> io::Result<Process> {
+    pub fn inside(mut self, job: &Job) -> io::Result<Process> {
         let (jobs, streams) = (
             [job.raw()],
             self.streams.each_ref().map(OwnedHandle::as_raw_handle),
@@ -105,7 +105,7 @@ impl Start<'_> {
 
 impl Process {
     /// Holds the process of this number, if it is in `job`.
-    pub(crate) fn in_job(pid: u32, job: &Job) -> Option<Self> {
+    pub fn in_job(pid: u32, job: &Job) -> Option<Self> {
         const RIGHTS: u32 = PROCESS_QUERY_INFORMATION | PROCESS_SYNCHRONIZE;
         let process = Self::open(pid, RIGHTS).ok()?;
         matches!(job.has(process.raw()), Ok(true)).then_some(process)
@@ -122,11 +122,11 @@ impl Process {
         Ok(Self { handle, pid })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         let mut path = [0_u16; 1024];
         let mut length = path.len() as u32;
         // SAFETY: the handle is open, and there is room for `length` units.
@@ -144,7 +144,7 @@ impl Process {
         Some(name.to_string_lossy().into_owned())
     }
 
-    pub(crate) fn start_time(&self) -> Option<u64> {
+    pub fn start_time(&self) -> Option<u64> {
         start_time(self.raw())
     }
 
@@ -154,24 +154,21 @@ impl Process {
     }
 
     /// Returns its exit code, once it has ended.
-    pub(crate) fn exit_code(&self) -> io::Result<u32> {
+    pub fn exit_code(&self) -> io::Result<u32> {
         let mut code = 0;
         // SAFETY: the handle is open, and there is room for the answer.
         check(unsafe { GetExitCodeProcess(self.raw(), &mut code) })?;
         Ok(code)
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         // SAFETY: the handle is open.
         unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
     }
 
     /// Asks it and its process group to end, on a separate thread, and calls `tell` with the
     /// console's answer, which may never come.
-    pub(crate) fn interrupt(
-        &self,
-        tell: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) -> io::Result<()> {
+    pub fn interrupt(&self, tell: impl FnOnce(io::Result<()>) + Send + 'static) -> io::Result<()> {
         let (process, pid) = (self.handle.try_clone()?, self.pid);
         let thread = thread::Builder::new().name("mcp-lifecycle-asks".to_owned());
         thread
@@ -184,7 +181,7 @@ impl Process {
     }
 
     /// Has the callback of `heard` called when it has ended.
-    pub(crate) fn wait(&self, heard: &Heard) -> io::Result<Wait> {
+    pub fn wait(&self, heard: &Heard) -> io::Result<Wait> {
         let process = self.handle.try_clone()?;
         let context = ptr::without_provenance::<c_void>(heard.key());
         let mut registered = ptr::null_mut();

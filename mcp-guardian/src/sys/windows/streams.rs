@@ -15,12 +15,12 @@ use super::check;
 
 /// The standard input of this process, which reads nothing from it.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub struct Input {
     handle: OwnedHandle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InputState {
+pub enum InputState {
     Open,
     /// All writers have closed it, and all was read.
     Ended,
@@ -30,20 +30,20 @@ pub(crate) enum InputState {
 
 /// Returns standard input, output and error for another process. This process gives up the output.
 /// A missing stream becomes the null device.
-pub(crate) fn hand_over() -> io::Result<[OwnedHandle; 3]> {
+pub fn hand_over() -> io::Result<[OwnedHandle; 3]> {
     let input = clone_of(&stdin())?;
     let error = clone_of(&stderr())?;
     Ok([input, take_output()?, error])
 }
 
-pub(crate) fn input() -> io::Result<Input> {
+pub fn input() -> io::Result<Input> {
     clone_of(&stdin()).map(|handle| Input { handle })
 }
 
 impl Input {
     /// Queries the state. Waits while the other process reads, because a handle does one thing at a
     /// time.
-    pub(crate) fn state(&self) -> InputState {
+    pub fn state(&self) -> InputState {
         let none = ptr::null_mut();
         // SAFETY: the handle is open, and no answer is asked for but whether there is one.
         let looked = check(unsafe {

@@ -12,7 +12,7 @@ use crate::sys;
 ///
 /// A name is looked up in the `PATH` of `env`, the environment that the *server* will see; a path
 /// is relative to `cwd`. The error names the searched directories.
-pub(crate) fn resolve(
+pub fn resolve(
     program: &OsStr,
     env: &BTreeMap<OsString, OsString>,
     cwd: &Path,

@@ -21,7 +21,7 @@ use super::check;
 
 /// A job that ends its processes when this, its only handle, is closed. They cannot leave it.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub struct Job {
     handle: OwnedHandle,
 }
 
@@ -34,7 +34,7 @@ const LISTED_MAX: usize = 4096;
 
 impl Job {
     /// Creates one, whose processes may commit `memory` bytes together.
-    pub(crate) fn new(memory: Option<u64>) -> io::Result<Self> {
+    pub fn new(memory: Option<u64>) -> io::Result<Self> {
         // SAFETY: neither attributes nor a name are given.
         let handle = unsafe { CreateJobObjectW(ptr::null(), ptr::null()) };
         if handle.is_null() {
@@ -63,12 +63,12 @@ impl Job {
     }
 
     /// Ends all of its processes. Does not wait for them.
-    pub(crate) fn terminate(&self) -> io::Result<()> {
+    pub fn terminate(&self) -> io::Result<()> {
         // SAFETY: the handle is open.
         check(unsafe { TerminateJobObject(self.raw(), EXIT_CODE) })
     }
 
-    pub(crate) fn active(&self) -> io::Result<u32> {
+    pub fn active(&self) -> io::Result<u32> {
         let mut accounts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         let size = size_of_val(&accounts);
         let accounts_at = ptr::from_mut(&mut accounts).cast();
@@ -77,13 +77,13 @@ impl Job {
     }
 
     /// Returns the pids of its processes that have not ended, at most 4,096.
-    pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
+    pub fn members(&self) -> io::Result<Vec<u32>> {
         let mut room = vec![0; 1 + LISTED_MAX];
         Ok(self.list(&mut room)?.collect())
     }
 
     /// Calls `note` with at most 64 of them. Neither waits nor allocates.
-    pub(crate) fn first_members(&self, note: impl FnMut(u32)) {
+    pub fn first_members(&self, note: impl FnMut(u32)) {
         let mut room = [0; 1 + 64];
         if let Ok(members) = self.list(&mut room) {
             members.for_each(note);

@@ -30,7 +30,7 @@ struct Port {
 }
 
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub struct Heard {
     key: usize,
 }
 
@@ -39,7 +39,7 @@ const ENDED: u32 = u32::MAX;
 
 impl Heard {
     /// Has `callback` called when `job` is empty, and when a process waited for with it has ended.
-    pub(crate) fn of(job: &Job, callback: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn of(job: &Job, callback: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let port = Port::get()?;
         let key = port.next_key.fetch_add(1, Ordering::Relaxed);
         port.lock().insert(key, Arc::new(callback));

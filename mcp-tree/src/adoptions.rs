@@ -1,9 +1,9 @@
-//! Looks at adopted processes: the edge of [`adopted`](super::adopted).
+//! Looks at adopted processes: the edge of [`adopted`](crate::adopted).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use super::adopted::{Scene, Whose};
+use crate::adopted::{Scene, Whose};
 use crate::cgroup;
 use crate::conclusion::decide::Adopted;
 use crate::identity::{self, Cookie, HostId};
@@ -12,9 +12,11 @@ use crate::patience::Patience;
 use crate::program;
 use crate::sys::{self, ProcessState, Seen};
 
-pub(super) struct Wanted<'a> {
-    pub(super) identity: &'a Cookie,
-    pub(super) since: u64,
+/// The server to look for.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    pub identity: &'a Cookie,
+    pub since: u64,
 }
 
 /// The number of equal looks in a row: where a pid is reused, one look can miss a process.
@@ -26,7 +28,7 @@ const NAMES_MAX: usize = 16;
 
 /// Returns for each server the processes that may be left of it. Blocks for milliseconds; at most
 /// for 1.5 s, and eleven times as long without CPU time.
-pub(super) fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
+pub fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
     if wanted.is_empty() {
         return Vec::new();
     }

@@ -15,10 +15,10 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use super::{Require, Server, WrapError, Wrapper};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, short_of};
-use crate::guardian::{
+use crate::identity::{self, Cookie};
+use crate::launch::{
     Outcome, Prepared, UNDO_LIMIT, c_string, explain, how_it_ended, new_leaf, no_guardian, outcome,
 };
-use crate::identity::{self, Cookie};
 use crate::program::protocol::Stage;
 use crate::program::shim::{self, Shim};
 use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};

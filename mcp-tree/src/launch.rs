@@ -4,7 +4,10 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
@@ -14,18 +17,22 @@ use crate::identity::{self, Cookie};
 use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::program::{GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
 
+/// The time that a failed launch waits for the end of what it had started.
+pub const UNDO_LIMIT: Duration = Duration::from_secs(5);
+
 /// The parts of a request that follow from a command and its cgroup.
-pub(crate) struct Prepared {
+#[derive(Debug)]
+pub struct Prepared {
     program: CString,
-    pub(crate) argv: Vec<CString>,
-    pub(crate) env: Vec<CString>,
+    pub argv: Vec<CString>,
+    pub env: Vec<CString>,
     cwd: Option<CString>,
     cgroup: Option<CString>,
-    pub(crate) doors: Option<Doors>,
+    pub doors: Option<Doors>,
 }
 
 impl Prepared {
-    pub(crate) fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
+    pub fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
         let doors = leaf.map(Leaf::open).transpose();
         let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
         let argv = std::iter::once(&command.arg0).chain(&command.args);
@@ -40,7 +47,7 @@ impl Prepared {
     }
 
     /// Returns a request without a grace, with these standard streams.
-    pub(crate) fn request<'a>(&'a self, streams: [BorrowedFd<'a>; 3]) -> SpawnRequest<'a> {
+    pub fn request<'a>(&'a self, streams: [BorrowedFd<'a>; 3]) -> SpawnRequest<'a> {
         let [stdin, stdout, stderr] = streams;
         let doors = self.doors.as_ref();
         SpawnRequest {
@@ -59,10 +66,7 @@ impl Prepared {
     }
 }
 
-pub(super) fn in_cgroup<'a>(
-    doors: Option<&'a Doors>,
-    request: SpawnRequest<'a>,
-) -> SpawnRequest<'a> {
+pub fn in_cgroup<'a>(doors: Option<&'a Doors>, request: SpawnRequest<'a>) -> SpawnRequest<'a> {
     SpawnRequest {
         cgroup_leaf: doors.map(|doors| doors.directory.as_fd()),
         cgroup_procs: doors.map(|doors| doors.procs.as_fd()),
@@ -71,7 +75,7 @@ pub(super) fn in_cgroup<'a>(
     }
 }
 
-pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
+pub fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
     const WHAT: &str = "the server's guardian could not be started";
     let SpawnGuardianError::Failed { action, source } = error else {
         return LaunchErrorKind::backend(WHAT, error);
@@ -81,12 +85,13 @@ pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
     })
 }
 
-pub(crate) fn new_leaf(parent: &Path, server: Option<&Cookie>) -> io::Result<Leaf> {
+pub fn new_leaf(parent: &Path, server: Option<&Cookie>) -> io::Result<Leaf> {
     cgroup::new_name(server).and_then(|name| Leaf::create(parent, &name))
 }
 
 /// The outcome of a start, by the guardian's reports.
-pub(crate) enum Outcome {
+#[derive(Debug)]
+pub enum Outcome {
     Started(u32),
     Failed(Stage, i32),
     Gone,
@@ -95,7 +100,7 @@ pub(crate) enum Outcome {
 }
 
 /// Receives reports up to the next outcome; `None` if it is not there yet.
-pub(crate) fn outcome(guardian: &GuardianHandle) -> Option<Outcome> {
+pub fn outcome(guardian: &GuardianHandle) -> Option<Outcome> {
     let mut buffer = [0; MESSAGE_MAX];
     loop {
         return Some(match guardian.receive(&mut buffer) {
@@ -125,7 +130,7 @@ fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
     others.into_iter().chain(marks).map(variable).collect()
 }
 
-pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
+pub fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
         Stage::Exec => command.explain(error),
@@ -133,7 +138,7 @@ pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> Laun
     }
 }
 
-pub(super) fn stage_name(stage: Stage) -> &'static str {
+pub fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Setup => "the guardian could not set itself up",
         Stage::Fork => "the guardian could not create a process for the server",
@@ -153,11 +158,40 @@ pub(super) fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
-pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
+pub fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
     CString::new(text.as_bytes()).map_err(nul)
 }
 
 /// The specification is checked for NUL bytes; nothing else can contain any.
 fn nul(error: std::ffi::NulError) -> LaunchErrorKind {
     LaunchErrorKind::backend("a NUL byte cannot be passed on", error)
+}
+
+/// Says how a guardian ended, by what `try_reap` returned.
+pub fn how_it_ended(reaped: &io::Result<Option<ExitStatus>>) -> String {
+    match reaped {
+        Ok(Some(status)) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was killed (signal {signal})"),
+            (None, None) => format!("ended with {status}"),
+        },
+        Ok(None) => "ended and is held by a tracer".to_owned(),
+        Err(error) => format!("ended; its exit status is lost ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_guardian_has_its_code_or_signal() {
+        let ended = |status| how_it_ended(&Ok(Some(ExitStatus::from_raw(status))));
+        assert_eq!(ended(9), "was killed (signal 9)");
+        assert_eq!(ended(0x80 | 6), "was killed (signal 6)");
+        assert_eq!(ended(126 << 8), "ended with code 126");
+        assert!(how_it_ended(&Ok(None)).contains("tracer"));
+        let error = io::Error::from_raw_os_error(libc::ECHILD);
+        assert!(how_it_ended(&Err(error)).contains("lost"));
+    }
 }

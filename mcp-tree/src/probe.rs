@@ -6,25 +6,28 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ErrorChain;
 
-use super::Why;
-use super::launch::{Outcome, in_cgroup, new_leaf, outcome, stage_name};
 use crate::cgroup::{self, Leaf};
+use crate::launch::{Outcome, in_cgroup, new_leaf, outcome, stage_name};
 use crate::program::protocol::Stage;
 use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
+/// The reason why something is not there.
+pub type Why = Arc<str>;
+
+/// The containment that this machine allows.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
-    pub(super) guardian: Result<(), Why>,
+pub struct Found {
+    pub guardian: Result<(), Why>,
     /// The directory below which each server gets a cgroup of its own.
-    pub(super) cgroups: Result<&'static Path, Why>,
+    pub cgroups: Result<&'static Path, Why>,
     /// `Ok` if a server can get a PID namespace of its own.
-    pub(super) namespaces: Result<(), Why>,
+    pub namespaces: Result<(), Why>,
 }
 
 static GUARDIAN: Question<()> = Question::new();
@@ -48,7 +51,7 @@ impl Found {
 }
 
 /// Returns the known answers without trying anything; `None` if one is missing.
-pub(crate) fn known(namespaces: bool) -> Option<Found> {
+pub fn known(namespaces: bool) -> Option<Found> {
     if let Err(why) = GUARDIAN.known()? {
         return Some(Found::without_guardian(why));
     }
@@ -64,13 +67,13 @@ pub(crate) fn known(namespaces: bool) -> Option<Found> {
 
 /// Returns all answers, the one on PID namespaces only if asked for. For each that is missing,
 /// starts a guardian that ends at once and waits for it, half a millisecond.
-pub(crate) fn probe(namespaces: bool) -> Found {
+pub fn probe(namespaces: bool) -> Found {
     probe_by(namespaces, Trace::Recorded)
 }
 
 /// Probes without PID namespaces and without a record, for a caller that has no servers. A host
 /// that is killed meanwhile leaves an empty cgroup.
-pub(crate) fn look_at_machine() -> Found {
+pub fn look_at_machine() -> Found {
     probe_by(false, Trace::None)
 }
 

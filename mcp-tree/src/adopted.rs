@@ -14,15 +14,15 @@ use crate::sys::{ProcessState, Seen};
 
 /// A snapshot of all processes, zombies included.
 #[derive(Debug, Default)]
-pub(crate) struct Scene {
-    pub(crate) processes: BTreeMap<u32, Seen>,
-    pub(crate) adopters: BTreeSet<u32>,
+pub struct Scene {
+    pub processes: BTreeMap<u32, Seen>,
+    pub adopters: BTreeSet<u32>,
     /// The sessions in which servers of this host are started.
-    pub(crate) own_sessions: [u32; 2],
+    pub own_sessions: [u32; 2],
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub enum Whose {
     /// It has no mark, or none that can be read.
     Anybody,
     Says(Cookie),
@@ -36,7 +36,7 @@ pub(crate) enum Whose {
 impl Scene {
     /// Returns the adopted processes that may belong to a server that was started at `since`, in
     /// clock ticks since boot.
-    pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Seen> {
+    pub fn adopted_since(&self, since: u64) -> Vec<&Seen> {
         // A process is born in a session, or makes it. The server is born in one of the host's, but
         // in a group of its own. So a process is not the server's if it shares another session, or
         // within the host's a group, with one that cannot be; nor if its session or group was made
@@ -87,7 +87,7 @@ impl Scene {
 
     /// Returns the processes with a parent that is missing, or younger than they are: reparented
     /// since.
-    pub(crate) fn strays(&self) -> impl Iterator<Item = u32> {
+    pub fn strays(&self) -> impl Iterator<Item = u32> {
         let has_parent = |process: &&Seen| match self.processes.get(&process.parent) {
             Some(parent) => parent.start_time <= process.start_time,
             None => process.parent == 0,
@@ -98,7 +98,7 @@ impl Scene {
 }
 
 impl Whose {
-    pub(crate) fn may_be(&self, server: &Cookie, since: u64) -> bool {
+    pub fn may_be(&self, server: &Cookie, since: u64) -> bool {
         // A younger host may have been started by the server.
         let is_nested = |host: &HostId| host != server.host() && host.start_time() >= since;
         match self {

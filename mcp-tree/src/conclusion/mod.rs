@@ -10,7 +10,7 @@
 //!                                                                                     Proven
 //! ```
 
-pub(crate) mod decide;
+pub mod decide;
 
 use std::borrow::Cow;
 use std::mem;
@@ -18,45 +18,55 @@ use std::mem;
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use self::decide::{Adopted, Findings, Holder, Main, Marked};
-use crate::ending::Proof;
 
 const NAMES_MAX: usize = 64;
 
+/// The proof that nothing of a server is left, or why there is none.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    /// Nothing is left.
+    Gone(Gone),
+    /// There is no proof now; asking again may find one.
+    Lost(Cow<'static, str>),
+    /// There is no proof before this process has ended, which may be another server's.
+    Awaits(Remnant),
+}
+
 /// The final report of a guardian, or the exit of a group's leader.
 #[derive(Debug, Clone)]
-pub(crate) struct FinalReport {
-    pub(crate) exit: Option<ExitStatus>,
+pub struct FinalReport {
+    pub exit: Option<ExitStatus>,
     /// The proof, if the holder is empty and no process is found elsewhere.
-    pub(crate) gone: Gone,
+    pub gone: Gone,
     /// `true` if the guardian has removed the cgroup.
-    pub(crate) emptied: bool,
+    pub emptied: bool,
     /// `true` if there was a server. Otherwise no process can have escaped.
-    pub(crate) executed: bool,
+    pub executed: bool,
 }
 
 /// The result of emptying the holder, and what the host knew before.
 #[derive(Debug, Clone)]
-pub(crate) struct Emptied {
-    pub(crate) main: Main,
-    pub(crate) holder: Holder,
-    pub(crate) inside: Inside,
+pub struct Emptied {
+    pub main: Main,
+    pub holder: Holder,
+    pub inside: Inside,
 }
 
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) ended: Inside,
-    pub(crate) adopted: Adopted,
+pub struct Found {
+    pub ended: Inside,
+    pub adopted: Adopted,
 }
 
 /// The processes that the host has ended; the first of them are named.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Inside {
+pub struct Inside {
     named: Vec<Remnant>,
     count: usize,
 }
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum Event {
     Reported(FinalReport),
     GuardianEnded(String),
     Emptied(Emptied),
@@ -68,15 +78,15 @@ pub(crate) enum Event {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Acts {
-    pub(crate) exit: Option<ExitStatus>,
-    pub(crate) proof: Option<Proof>,
-    pub(crate) next: Option<Next>,
+pub struct Acts {
+    pub exit: Option<ExitStatus>,
+    pub proof: Option<Proof>,
+    pub next: Option<Next>,
 }
 
 /// The next step, whose result is another event.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub enum Next {
     /// Publish the exit, and empty the holder unless the guardian has.
     Empty {
         exit: Option<ExitStatus>,
@@ -103,7 +113,7 @@ enum Step {
 }
 
 #[derive(Debug)]
-pub(crate) struct Conclusion {
+pub struct Conclusion {
     /// Its processes carry a mark, so that they can be searched for.
     is_marked: bool,
     report: Option<FinalReport>,
@@ -119,7 +129,7 @@ const UNLOOKED: &str = "no process was looked at";
 
 impl Conclusion {
     /// Creates the conclusion on a server behind a guardian.
-    pub(crate) fn guarded(is_marked: bool) -> Self {
+    pub fn guarded(is_marked: bool) -> Self {
         Self {
             is_marked,
             report: None,
@@ -129,19 +139,19 @@ impl Conclusion {
     }
 
     /// Creates the conclusion on a server in a process group.
-    pub(crate) fn of_group() -> Self {
+    pub fn of_group() -> Self {
         Self {
             guardian_end: Some("ended".to_owned()),
             ..Self::guarded(false)
         }
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
+    pub fn has_begun(&self) -> bool {
         !matches!(self.step, Step::Running)
     }
 
     /// Takes an event in; one that does not belong to the current step is ignored.
-    pub(crate) fn on(&mut self, event: Event) -> Acts {
+    pub fn on(&mut self, event: Event) -> Acts {
         match (mem::take(&mut self.step), event) {
             (Step::Running, Event::Reported(report)) => {
                 self.report = Some(report);
@@ -314,7 +324,7 @@ impl Acts {
 }
 
 impl Inside {
-    pub(crate) fn these(all: impl ExactSizeIterator<Item = (u32, String)>) -> Self {
+    pub fn these(all: impl ExactSizeIterator<Item = (u32, String)>) -> Self {
         Self {
             count: all.len(),
             named: all

@@ -11,13 +11,13 @@ use crate::resolve::resolve;
 use crate::sys;
 
 #[derive(Debug)]
-pub(crate) struct Command {
+pub struct Command {
     /// The absolute path of the program.
-    pub(crate) program: PathBuf,
+    pub program: PathBuf,
     /// The program as the specification names it; the server's `argv[0]`.
-    pub(crate) arg0: OsString,
-    pub(crate) args: Vec<OsString>,
-    pub(crate) env: BTreeMap<OsString, OsString>,
+    pub arg0: OsString,
+    pub args: Vec<OsString>,
+    pub env: BTreeMap<OsString, OsString>,
     /// The server's identity, which is in its environment too.
     #[cfg_attr(
         windows,
@@ -26,13 +26,13 @@ pub(crate) struct Command {
             reason = "a job ends with its host: nothing is searched for"
         )
     )]
-    pub(crate) identity: Option<Cookie>,
-    pub(crate) cwd: Option<PathBuf>,
+    pub identity: Option<Cookie>,
+    pub cwd: Option<PathBuf>,
 }
 
 impl Command {
     /// Looks up the program and checks the working directory, which may block on a network mount.
-    pub(crate) fn prepare(spec: &ServerSpec) -> Result<Self, LaunchErrorKind> {
+    pub fn prepare(spec: &ServerSpec) -> Result<Self, LaunchErrorKind> {
         let Some(arg0) = spec.program() else {
             return Err(LaunchErrorKind::InvalidSpec(SpecError::EmptyCommand));
         };
@@ -78,7 +78,7 @@ impl Command {
 
     /// Explains a failure to execute. The program was there a moment ago: its interpreter is
     /// missing.
-    pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
+    pub fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
         match error.raw_os_error() {
             Some(errno) if sys::is_not_executable(errno) => {
                 LaunchErrorKind::NotExecutable(self.program.clone())
@@ -89,7 +89,7 @@ impl Command {
 }
 
 /// Returns the limit that was reached, or the error if it says something else.
-pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::Error> {
+pub fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::Error> {
     let Some(what) = sys::limit_of(&error) else {
         return Err(error);
     };
@@ -100,13 +100,13 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
 }
 
 /// Returns the limit that was reached, or the error with `what`.
-pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
+pub fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
     limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
 }
 
 /// Adds to [`short_of`] what became of a server that already ran.
 #[cfg(unix)]
-pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
+pub fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
     match limit(error) {
         Ok(LaunchErrorKind::Limit { what: limit, cause }) => LaunchErrorKind::Limit {
             what: format!("{limit}; {what}"),
@@ -117,7 +117,7 @@ pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
     }
 }
 
-pub(crate) fn working_directory(path: &Path, cause: std::io::Error) -> LaunchErrorKind {
+pub fn working_directory(path: &Path, cause: std::io::Error) -> LaunchErrorKind {
     LaunchErrorKind::WorkingDirectory {
         path: path.to_owned(),
         cause,

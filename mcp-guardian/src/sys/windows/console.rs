@@ -57,7 +57,7 @@ fn send(group: u32) -> io::Result<()> {
 
 /// Has `tell` called, on its own thread, each time that the console asks this process to end. Once
 /// in a process. A console that is closed leaves it some seconds.
-pub(crate) fn when_asked(tell: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+pub fn when_asked(tell: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
     if TELL.set(Box::new(tell)).is_err() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }

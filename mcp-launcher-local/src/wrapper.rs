@@ -3,7 +3,7 @@
 //! This process alone holds the server's job, so the kernel ends the server with it. It waits, and
 //! escalates when the input has ended or the host is gone: `docs/containment.md`.
 
-#[path = "../../../mcp-guardian/guardian-bin/ladder.rs"]
+#[path = "../../mcp-guardian/guardian-bin/ladder.rs"]
 #[expect(
     dead_code,
     reason = "a guardian refuses requests for a while; a console does or does not"
