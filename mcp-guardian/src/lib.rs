@@ -1,4 +1,4 @@
-//! A tree of processes on one machine: started, held, found, ended, proven.
+//! The small program that holds a tree of processes, and the system calls around it.
 //!
 //! It has no protocol and no async runtime. Its API serves the launchers of this workspace, and
 //! changes without notice.

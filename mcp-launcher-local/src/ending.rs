@@ -1,6 +1,6 @@
 //! The end of a server, published by the watcher's thread to waiting tasks.
 
-use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, StepError};
+use mcp_lifecycle_core::launch::{ExitStatus, Gone, StepError};
 use mcp_tree::conclusion::Proof;
 use tokio::sync::watch;
 
@@ -81,7 +81,7 @@ impl Ending {
 
     /// Returns the process that has to end before there is a proof, if known.
     #[cfg(target_os = "linux")]
-    pub(crate) fn awaited(&self) -> Option<Remnant> {
+    pub(crate) fn awaited(&self) -> Option<mcp_lifecycle_core::launch::Remnant> {
         match &self.state.borrow().proof {
             Some(Proof::Awaits(process)) => Some(process.clone()),
             _ => None,

@@ -26,9 +26,9 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use crate::command::{Command, short_of};
 use crate::identity;
 use crate::job;
-use crate::resolve::resolve;
 use crate::sys::{self, Heard, InputState, Job, Parent, Process};
 use ladder::{Ladder, Order};
+use mcp_tree::resolve::resolve;
 
 /// A server that is to be started with this process's own standard streams.
 ///

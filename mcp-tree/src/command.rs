@@ -19,13 +19,6 @@ pub struct Command {
     pub args: Vec<OsString>,
     pub env: BTreeMap<OsString, OsString>,
     /// The server's identity, which is in its environment too.
-    #[cfg_attr(
-        windows,
-        expect(
-            dead_code,
-            reason = "a job ends with its host: nothing is searched for"
-        )
-    )]
     pub identity: Option<Cookie>,
     pub cwd: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! Trees of processes on one machine: started, recorded, found, ended, proven.
+//! A tree of processes on one machine: started, recorded, found, ended, proven.
 //!
-//! It has no protocol and no async runtime. Its API serves the launchers of this workspace, and
+//! Nothing here waits in an async runtime. Its API serves the launchers of this workspace, and
 //! changes without notice.
 
 #[cfg(target_os = "linux")]
