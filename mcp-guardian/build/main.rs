@@ -1,13 +1,14 @@
 //! Builds the program that the library embeds: static, without libc, for Linux on x86_64 and
 //! aarch64, by the crate's compiler for the crate's target. The crate's own flags (instrumentation,
-//! target features) do not apply.
+//! target features) do not apply. With the feature `prebuilt` it is the file that the package brings,
+//! if it does: then no compiler is called, as a hermetic build system wants it.
 //!
 //! Without it, a launch falls back to process groups and reports that; the use of the init is an
 //! error at run time.
 
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 const SOURCE: &str = "guardian-bin/main.rs";
 
@@ -32,6 +33,7 @@ fn main() {
     let sources = [
         "build",
         "guardian-bin",
+        "prebuilt",
         "src/program/protocol.rs",
         "src/program/ending.rs",
     ];
@@ -39,7 +41,12 @@ fn main() {
         println!("cargo::rerun-if-changed={source}");
     }
     if is_supported() {
-        compile();
+        let output = PathBuf::from(variable("OUT_DIR")).join("mcp-guardian");
+        let prebuilt = Path::new("prebuilt").join(variable("CARGO_CFG_TARGET_ARCH"));
+        match env::var_os("CARGO_FEATURE_PREBUILT").is_some() && prebuilt.exists() {
+            true => drop(fs::copy(&prebuilt, output).expect("the program is copied")),
+            false => compile(&output),
+        }
         println!("cargo::rustc-cfg=programs_available");
     }
 }
@@ -54,8 +61,7 @@ fn is_supported() -> bool {
         && is("CARGO_CFG_TARGET_ENDIAN", "little")
 }
 
-fn compile() {
-    let output = PathBuf::from(variable("OUT_DIR")).join("mcp-guardian");
+fn compile(output: &Path) {
     let mut rustc = Command::new(variable("RUSTC"));
     rustc.args(["--crate-type", "bin", "--crate-name", "mcp_guardian"]);
     rustc.args(["--target", &variable("TARGET")]).args(OPTIONS);
