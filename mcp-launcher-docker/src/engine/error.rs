@@ -121,48 +121,33 @@ impl Meaning {
 
 impl EngineError {
     pub(crate) fn new(endpoint: &Endpoint, error: Error) -> Self {
+        let endpoint = endpoint.clone();
         match error {
             Error::DockerResponseServerError {
-                status_code: 404,
-                message,
-            } => Self::Absent(message),
-            Error::DockerResponseServerError {
                 status_code: status,
                 message,
-            } if is_between(status) => Self::Between {
-                endpoint: endpoint.clone(),
-                status,
-                message,
+            } => match status {
+                404 => Self::Absent(message),
+                _ if is_between(status) => Self::Between {
+                    endpoint,
+                    status,
+                    message,
+                },
+                _ => Self::Refused { status, message },
             },
-            Error::DockerResponseServerError {
-                status_code: status,
-                message,
-            } => Self::Refused { status, message },
-            Error::RequestTimeoutError => Self::Silent {
-                endpoint: endpoint.clone(),
-            },
-            source if is_denied(&source) => Self::NotAllowed {
-                endpoint: endpoint.clone(),
-                source,
-            },
-            source => Self::Unreachable {
-                endpoint: endpoint.clone(),
-                source,
-            },
+            Error::RequestTimeoutError => Self::Silent { endpoint },
+            source if is_denied(&source) => Self::NotAllowed { endpoint, source },
+            source => Self::Unreachable { endpoint, source },
         }
     }
 }
 
 fn is_denied(error: &Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source()).any(|error| {
         let io = error.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+    })
 }
 
 #[cfg(test)]
