@@ -8,14 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{Endpoint, EndpointError};
-
-#[derive(Deserialize)]
-struct Config {
-    #[serde(default, rename = "currentContext")]
-    current_context: Option<String>,
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -36,18 +31,24 @@ struct DockerEndpoint {
     host: String,
 }
 
-pub(super) fn current(directory: &Path) -> Result<Option<String>, EndpointError> {
+/// Returns the contents of `config.json`.
+pub(crate) fn config(directory: &Path) -> Result<Value, EndpointError> {
     let path = directory.join("config.json");
-    let Some(text) = read(&path)? else {
-        return Ok(None);
-    };
-    let config: Config = parse(&path, &text)?;
-    Ok(config.current_context.filter(|name| !name.is_empty()))
+    match read(&path)? {
+        Some(text) => parse(&path, &text),
+        None => Ok(json!({})),
+    }
+}
+
+pub(super) fn current(directory: &Path) -> Result<Option<String>, EndpointError> {
+    let config = config(directory)?;
+    let name = config["currentContext"].as_str();
+    Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
 }
 
 pub(super) fn endpoint(directory: &Path, name: &str) -> Result<Endpoint, EndpointError> {
     let missing = || EndpointError::NoContext(name.to_owned());
-    let metas = fs::read_dir(directory.join("contexts").join("meta")).map_err(|_| missing())?;
+    let metas = fs::read_dir(directory.join("contexts/meta")).map_err(|_| missing())?;
     for entry in metas.flatten() {
         let path = entry.path().join("meta.json");
         let Some(text) = read(&path)? else { continue };
@@ -56,11 +57,8 @@ pub(super) fn endpoint(directory: &Path, name: &str) -> Result<Endpoint, Endpoin
             continue;
         }
         let host = meta.endpoints.docker.ok_or_else(missing)?.host;
-        let certificates = directory
-            .join("contexts")
-            .join("tls")
-            .join(entry.file_name())
-            .join("docker");
+        let tls = directory.join("contexts/tls").join(entry.file_name());
+        let certificates = tls.join("docker");
         return Ok(match Endpoint::from_url(&host)? {
             Endpoint::Tcp(address) | Endpoint::Tls { address, .. } if certificates.is_dir() => {
                 Endpoint::Tls {

@@ -1,6 +1,6 @@
 //! The address of the daemon, and its discovery.
 
-mod context;
+pub(crate) mod context;
 mod resolve;
 
 use std::fmt;

@@ -1,7 +1,5 @@
 //! Credentials of registries, as `docker login` has stored them.
 
-use std::fs::File;
-use std::io::{BufReader, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,49 +7,77 @@ use bollard::BollardRequest;
 use bollard::auth::DockerCredentials;
 use docker_credential::CredentialRetrievalError as Problem;
 use docker_credential::DockerCredential::{IdentityToken, UsernamePassword};
+use docker_credential::get_credential_from_reader;
 use hyper::header::HeaderValue;
-use tokio::task::spawn_blocking;
+use mcp_lifecycle_core::backend::helper;
+use serde_json::Value;
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::endpoint::Surroundings;
+use crate::endpoint::{Surroundings, context};
 
 const HUB: &str = "https://index.docker.io/v1/";
 
+/// The user name of an identity token.
+const TOKEN: &str = "<token>";
+
 /// Returns the credentials for the registry of an image, from the docker CLI's configuration or the
-/// helper program that it names. One that exceeds the limit keeps a thread of the blocking pool. An
-/// error quotes no secret.
+/// helper program that it names, which is killed with what it started at the limit, or when this
+/// future is dropped. An error quotes no secret.
 pub(super) async fn of(image: &str, limit: Duration) -> Result<Option<DockerCredentials>, String> {
     let Some(directory) = Surroundings::of_this_process().config_directory() else {
         return Ok(None);
     };
-    let registry = registry(image).to_owned();
-    let read = spawn_blocking(move || stored(&directory, registry));
-    match timeout(limit, read).await {
-        Ok(read) => read.map_err(|error| error.to_string())?,
-        Err(_) => Err(format!("no credential helper answers within {limit:?}")),
-    }
+    let late = |_| format!("no credential helper answers within {limit:?}");
+    let found = timeout(limit, stored(&directory, registry(image)));
+    found.await.map_err(late)?
 }
 
-fn stored(directory: &Path, registry: String) -> Result<Option<DockerCredentials>, String> {
-    let file = match File::open(directory.join("config.json")) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => BufReader::new(file.map_err(|error| error.to_string())?),
+async fn stored(directory: &Path, registry: &str) -> Result<Option<DockerCredentials>, String> {
+    let mut config = context::config(directory).map_err(|error| error.to_string())?;
+    // Nothing could end a helper that `docker_credential` runs.
+    let mut take = |name| config.get_mut(name).map(Value::take).unwrap_or_default();
+    let (helpers, store) = (take("credHelpers"), take("credsStore"));
+    let found = match &helpers[registry] {
+        Value::String(_) => Err(Problem::NoCredentialConfigured),
+        _ => get_credential_from_reader(config.to_string().as_bytes(), registry),
+    };
+    let helper = helpers[registry].as_str().or(store.as_str());
+    let found = match (found, helper) {
+        (Ok(IdentityToken(token)), _) => Some((TOKEN.to_owned(), token)),
+        (Ok(UsernamePassword(user, password)), _) => Some((user, password)),
+        (Err(Problem::NoCredentialConfigured), Some(helper)) => ask(helper, registry).await?,
+        (Err(Problem::NoCredentialConfigured), None) => None,
+        (Err(problem), _) => return Err(problem.to_string()),
+    };
+    let Some((user, secret)) = found else {
+        return Ok(None);
     };
     let mut credentials = DockerCredentials::default();
-    match docker_credential::get_credential_from_reader(file, &registry) {
-        Ok(IdentityToken(token)) => credentials.identitytoken = Some(token),
-        Ok(UsernamePassword(user, password)) => {
-            (credentials.username, credentials.password) = (Some(user), Some(password));
-        }
-        Err(Problem::NoCredentialConfigured) => return Ok(None),
-        Err(Problem::HelperFailure { stdout, .. }) if stdout.contains("credentials not found") => {
-            return Ok(None);
-        }
-        Err(Problem::HelperFailure { helper, .. }) => return Err(format!("{helper} failed")),
-        Err(problem) => return Err(problem.to_string()),
+    match &*user {
+        TOKEN => credentials.identitytoken = Some(secret),
+        _ => (credentials.username, credentials.password) = (Some(user), Some(secret)),
     }
-    credentials.serveraddress = Some(registry);
+    credentials.serveraddress = Some(registry.to_owned());
     Ok(Some(credentials))
+}
+
+/// Returns the user name and the secret, if the helper has any.
+async fn ask(helper: &str, registry: &str) -> Result<Option<(String, String)>, String> {
+    let program = format!("docker-credential-{helper}");
+    let mut command = Command::new(&program);
+    command.arg("get");
+    let answer = helper::ask(command, registry.as_bytes()).await;
+    let answer = answer.map_err(|error| format!("{program}: {error}"))?;
+    let text = String::from_utf8_lossy(&answer.said);
+    let found = match answer.status.success() {
+        true => serde_json::from_str(&text).unwrap_or(Value::Null),
+        false if text.contains("credentials not found") => return Ok(None),
+        false => Value::Null,
+    };
+    let part = |name| Some(found[name].as_str()?.to_owned());
+    let found = part("Username").zip(part("Secret"));
+    found.map(Some).ok_or_else(|| format!("{program} failed"))
 }
 
 /// Returns the registry of an image, by the docker CLI's rule.
@@ -76,19 +102,17 @@ pub(super) fn readable(mut request: BollardRequest) -> BollardRequest {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
-
     use super::*;
     use crate::fake::within;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     const SECRET: &str = "hunter2";
 
     fn read(config: &str) -> Result<Option<DockerCredentials>, String> {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("config.json"), config).unwrap();
-        stored(directory.path(), "reg.io".to_owned())
+        within("it is read", stored(directory.path(), "reg.io"))
     }
 
     #[test]
@@ -103,7 +127,8 @@ mod tests {
         let token = r#"{"auths": {"reg.io": {"identitytoken": "hunter2"}}}"#;
         let found = read(token).unwrap().unwrap();
         assert_eq!(found.identitytoken.as_deref(), Some(SECRET));
-        assert_eq!(stored(Path::new("/nowhere"), "reg.io".to_owned()), Ok(None));
+        let absent = stored(Path::new("/nowhere"), "reg.io");
+        assert_eq!(within("it is read", absent), Ok(None));
     }
 
     #[test]
@@ -148,14 +173,16 @@ mod tests {
         let error = answer("cat >/dev/null; echo hunter2; exit 1", long).unwrap_err();
         assert_eq!(error, "docker-credential-test failed");
 
-        // It ends with this process, which holds the other end.
+        // A helper that hangs is killed with what it started, which holds the other end.
         nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let mut held = fs::File::options();
-        let _held = held.read(true).write(true).open(at("fifo")).unwrap();
-        let (begun, hangs) = (Instant::now(), format!("exec cat {}", at("fifo").display()));
-        let error = answer(&hangs, Duration::from_millis(200)).unwrap_err();
-        assert!(error.contains("within 200ms"), "{error}");
-        assert!(begun.elapsed() < long, "{error}");
+        let fifo = at("fifo");
+        let (sender, ended) = std::sync::mpsc::channel();
+        let held = fifo.clone();
+        std::thread::spawn(move || sender.send(fs::read(held).is_ok()));
+        let hangs = format!("exec 9>{}; sleep 300 & sleep 300", fifo.display());
+        let error = answer(&hangs, Duration::from_secs(2)).unwrap_err();
+        assert!(error.contains("within 2s"), "{error}");
+        assert_eq!(ended.recv_timeout(long), Ok(true), "the helper lives");
     }
 
     #[test]
