@@ -1,7 +1,7 @@
 //! A readable diff: shows only the server that changes, without values of variables and headers,
 //! since the file may hold secrets. Pure.
 
-use similar::TextDiff;
+use diffy::{Line, create_patch};
 
 use super::entry::Entry;
 use super::splice::{Splice, apply};
@@ -35,14 +35,15 @@ impl Change {
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        let diff = TextDiff::from_lines(&self.before, &self.after);
-        let mut unified = diff.unified_diff();
-        let unified = unified.context_radius(3).missing_newline_hint(false);
-        let hunks: Vec<String> = unified.iter_hunks().map(|hunk| hunk.to_string()).collect();
-        let lines = hunks.iter().flat_map(|hunk| hunk.lines());
-        lines
-            .filter(|line| !line.starts_with("@@"))
-            .map(str::to_owned)
+        let patch = create_patch(&self.before, &self.after);
+        let lines = patch.hunks().iter().flat_map(|hunk| hunk.lines());
+        let signed = lines.map(|line| match line {
+            Line::Context(text) => (' ', text),
+            Line::Delete(text) => ('-', text),
+            Line::Insert(text) => ('+', text),
+        });
+        signed
+            .map(|(sign, text)| format!("{sign}{}", text.trim_end_matches('\n')))
             .collect()
     }
 }
