@@ -1,0 +1,3 @@
+import exported from "./index.cjs";
+
+export const { contain, program } = exported;
