@@ -14,7 +14,7 @@ mod support;
 use std::time::Duration;
 
 use frames::Frames;
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_core::launch::{
     ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher,
 };
@@ -26,9 +26,9 @@ use tokio::io::AsyncWriteExt;
 /// Runs `test` over WebSocket and over the command's standard streams.
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
     let peer = websocket().await;
-    test(ExecServerConfig::websocket(&peer.url)).await;
+    test(ExecutorLauncher::websocket(&peer.url)).await;
     let args = ["exec-server", "--listen", "stdio"];
-    test(ExecServerConfig::command(codex(), args)).await;
+    test(ExecutorLauncher::command(codex(), args)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +127,7 @@ async fn a_missing_program_is_an_error_of_the_launch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
     let mut peer = websocket().await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mark = marker("orphan");
     let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; wait");
     let mut server = launch(&launcher, sh(&script)).await;
@@ -140,7 +140,7 @@ async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
     let peer = websocket().await;
-    let mut config = ExecServerConfig::websocket(&peer.url);
+    let mut config = ExecutorLauncher::websocket(&peer.url);
     config.call_timeout = Duration::from_secs(2);
     let launcher = launcher(config).await;
     let mut stuck = launch(&launcher, sh("exec sleep 1000")).await;

@@ -7,7 +7,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_conformance::main as run;
 use support::DAEMON;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     run([
         kit::over_websocket("executor-websocket", || DAEMON.to_owned(), LISTEN),
         kit::over_stdio("executor-stdio", || {
-            ExecServerConfig::command(DAEMON, ["--stdio"])
+            ExecutorLauncher::command(DAEMON, ["--stdio"])
         }),
     ])
 }

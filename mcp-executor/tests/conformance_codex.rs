@@ -8,7 +8,7 @@ mod support;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_conformance::{Way, main as run};
 use support::codex;
 
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             |_, way| way == Way::HostKilled,
         ),
         kit::over_stdio("codex-stdio", || {
-            ExecServerConfig::command(codex(), ["exec-server", "--listen", "stdio"])
+            ExecutorLauncher::command(codex(), ["exec-server", "--listen", "stdio"])
         })
         .limit(CODEX_WAITS),
     ])

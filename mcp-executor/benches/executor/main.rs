@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
@@ -58,9 +58,9 @@ fn listen(program: &str, args: &[&str]) -> Peer {
 }
 
 async fn remote(url: &str) -> Arc<dyn ServerLauncher> {
-    let config = ExecServerConfig::websocket(url);
-    let server = ExecServer::connect(config).await.expect("connects");
-    Arc::new(ExecutorLauncher::new(server))
+    let config = ExecutorLauncher::websocket(url);
+    let server = ExecutorLauncher::connect(config).await.expect("connects");
+    Arc::new(server)
 }
 
 async fn client(launcher: &Arc<dyn ServerLauncher>, echo: &str) -> LifecycleClient {

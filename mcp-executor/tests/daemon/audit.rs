@@ -50,7 +50,7 @@ fn the<'a>(log: &'a [String], words: &[&str]) -> &'a str {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_started_what_from_where_and_no_secret() {
     let peer = daemon(&["--listen", "ws://127.0.0.1:0"]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url).token(TOKEN)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url).token(TOKEN)).await;
     let spec = sh("exec cat # SECRET-ARGUMENT").env("KEY", "SECRET-VALUE");
     let server = launch(&launcher, spec).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
@@ -101,8 +101,8 @@ async fn wrong_tokens_are_one_line_and_readiness_is_none() {
         drop(TcpStream::connect(&address).await.unwrap());
     }
     for _ in 0..50 {
-        let wrong = ExecServerConfig::websocket(&peer.url).token("another-wrong-token");
-        within(ExecServer::connect(wrong)).await.unwrap_err();
+        let wrong = ExecutorLauncher::websocket(&peer.url).token("another-wrong-token");
+        within(ExecutorLauncher::connect(wrong)).await.unwrap_err();
     }
     let log = log(peer).await;
     let refused = the(&log, &["refused"]);

@@ -6,8 +6,8 @@ use crate::prelude::*;
 
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
     let peer = daemon(&[]).await;
-    test(ExecServerConfig::websocket(&peer.url)).await;
-    test(ExecServerConfig::command(DAEMON, ["--stdio"])).await;
+    test(ExecutorLauncher::websocket(&peer.url)).await;
+    test(ExecutorLauncher::command(DAEMON, ["--stdio"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_told_at_once_that_the_daemon_leaves() {
     let peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
     signal(Signal::SIGTERM, peer.child.id().unwrap());
     let mut rest = Vec::new();
@@ -100,20 +100,20 @@ async fn dropping_a_server_kills_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_is_dropped_after_its_leader_has_left_leaves_nothing() {
     both(async |config| {
-        let executor = ExecServer::connect(config).await.unwrap();
+        let executor = ExecutorLauncher::connect(config).await.unwrap();
         let mark = marker("leader");
         let script = format!("sh -c 'sleep 1000; : {mark}' >&- 2>&- &");
         let spec = sh(&script).build().unwrap();
-        let command = RemoteCommand::from_spec(&spec).unwrap();
-        let mut started = executor.start(&command).await.unwrap().into_parts();
+        let context = LaunchContext::new();
+        let started = executor.launch(&spec, &context).await.unwrap();
+        let mut started = started.into_parts();
         let mut output = Vec::new();
         within(started.stdout.read_to_end(&mut output))
             .await
             .unwrap();
         // Whatever came of its end is known before a later answer has come.
         let later = sh("true").build().unwrap();
-        let later = RemoteCommand::from_spec(&later).unwrap();
-        drop(within(executor.start(&later)).await.unwrap());
+        drop(within(executor.launch(&later, &context)).await.unwrap());
         drop(started);
         vanished(&mark, Duration::from_secs(5)).await;
     })
@@ -123,13 +123,13 @@ async fn a_start_that_is_dropped_after_its_leader_has_left_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_start_leaves_nothing() {
     both(async |config| {
-        let executor = ExecServer::connect(config).await.unwrap();
+        let executor = ExecutorLauncher::connect(config).await.unwrap();
         let mark = marker("cancel");
         let spec = sh(&format!("sleep 1000; : {mark}")).build().unwrap();
-        let command = RemoteCommand::from_spec(&spec).unwrap();
+        let context = LaunchContext::new();
         for delay in 0..20 {
             let limit = Duration::from_micros(delay * 150);
-            drop(tokio::time::timeout(limit, executor.start(&command)).await);
+            drop(tokio::time::timeout(limit, executor.launch(&spec, &context)).await);
         }
         vanished(&mark, Duration::from_secs(5)).await;
     })
@@ -176,7 +176,7 @@ async fn a_client_that_leaves_takes_its_servers_along() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_server_holds_nobody_up_and_is_itself_held_back() {
     let peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     // Nobody reads this one.
     let stalled = launch(&launcher, sh("exec cat /dev/zero")).await;
     let mut other = launch(&launcher, sh("exec cat")).await;
@@ -198,7 +198,7 @@ async fn a_stalled_server_holds_nobody_up_and_is_itself_held_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_s_end_in_order_ends_the_servers() {
     let mut peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mark = marker("sigterm");
     let mut server = launch(&launcher, sh(&format!("echo up; sleep 1000; : {mark}"))).await;
     assert_eq!(server.line().await, "up");
@@ -210,7 +210,7 @@ async fn the_daemon_s_end_in_order_ends_the_servers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_s_own_kill_ends_the_servers() {
     let mut peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let local = mcp_launcher_local_semantics().await;
     let mark = marker("sigkill");
     let mut server = launch(&launcher, sh(&format!("echo up; sleep 1000; : {mark}"))).await;

@@ -175,7 +175,7 @@ async fn a_restart_sweeps_what_a_killed_run_left() {
         }
     };
     let mut first = start().await;
-    let launcher = launcher(ExecServerConfig::websocket(&first.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&first.url)).await;
     let mark = marker("sweep");
     // The kernel ends the server with its guardian, but not its helper.
     let script = format!(

@@ -91,7 +91,7 @@ async fn a_vanished_client_s_servers_end_with_the_lease() {
     let lease = Duration::from_secs(2);
     let peer = daemon(&["--lease", "2"]).await;
     let proxy = Proxy::before(&peer.url).await;
-    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&proxy.url)).await;
     let mark = marker("lease");
     // It ignores every request to leave.
     let script = format!("trap '' TERM; echo up; while :; do sleep 0.1; done; : {mark}");
@@ -112,7 +112,7 @@ async fn a_vanished_client_s_servers_end_with_the_lease() {
 async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
     let peer = daemon(&["--lease", "5"]).await;
     let proxy = Proxy::before(&peer.url).await;
-    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&proxy.url)).await;
     let mut server = launch(&launcher, sh("while read l; do echo \"got $l\"; done")).await;
     server.stdin.write_all(b"one\n").await.unwrap();
     assert_eq!(server.line().await, "got one");
@@ -129,7 +129,7 @@ async fn a_start_that_had_not_arrived_when_the_link_was_cut_arrives_within_the_l
     let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
     // Nothing runs yet.
-    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&proxy.url)).await;
     proxy.set(Mood::Cut);
     let again = async {
         tokio::time::sleep(Duration::from_secs(6)).await;
@@ -192,7 +192,7 @@ async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
         let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
         let _ = stream.write_all(garbage).await;
     }
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let server = within(launch(&launcher, sh("exec cat"))).await;
     within(server.end(&TerminationPolicy::default()))
         .await
@@ -210,15 +210,11 @@ async fn a_token_opens_and_its_absence_does_not() {
         &["--listen", "ws://127.0.0.1:0", "--token-file", path],
     )
     .await;
-    let config = ExecServerConfig::websocket(&peer.url);
-    let refused = mcp_launcher_executor::ExecServer::connect(config.clone()).await;
+    let config = ExecutorLauncher::websocket(&peer.url);
+    let refused = ExecutorLauncher::connect(config.clone()).await;
     assert!(refused.is_err());
     let wrong = config.clone().token("0123456789abcdef0124");
-    assert!(
-        mcp_launcher_executor::ExecServer::connect(wrong)
-            .await
-            .is_err()
-    );
+    assert!(ExecutorLauncher::connect(wrong).await.is_err());
     let right = launcher(config.token("0123456789abcdef0123")).await;
     let server = launch(&right, sh("exec cat")).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
@@ -229,7 +225,7 @@ async fn a_token_opens_and_its_absence_does_not() {
 async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
     let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
-    let executor = ExecServer::connect(ExecServerConfig::websocket(&proxy.url)).await;
+    let executor = ExecutorLauncher::connect(ExecutorLauncher::websocket(&proxy.url)).await;
     let directory = tempfile::tempdir().unwrap();
     let asked = directory.path().join("asked");
     let script = format!(
@@ -237,8 +233,9 @@ async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
          while :; do if read l; then echo \"$l\"; else sleep 0.01; fi; done",
         asked.display()
     );
-    let command = RemoteCommand::from_spec(&sh(&script).build().unwrap()).unwrap();
-    let started = executor.unwrap().start(&command).await.unwrap();
+    let spec = sh(&script).build().unwrap();
+    let started = executor.unwrap().launch(&spec, &LaunchContext::new()).await;
+    let started = started.unwrap();
     let started = started.into_parts();
     let mut lines = BufReader::new(started.stdout).lines();
     assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "up");

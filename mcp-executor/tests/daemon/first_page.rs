@@ -56,10 +56,10 @@ async fn the_commands_of_the_page_work() {
     let there = ssh.strip_prefix("ssh box ").unwrap();
     let output = within(shell(directory, there).output()).await.unwrap();
     assert!(output.stdout.starts_with(b"mcp-executor "), "{output:?}");
-    works(ExecServerConfig::command(DAEMON, ["--stdio"])).await;
+    works(ExecutorLauncher::command(DAEMON, ["--stdio"])).await;
 
     let served = serve(directory, file).await;
-    works(ExecServerConfig::websocket(served.url)).await;
+    works(ExecutorLauncher::websocket(served.url)).await;
 
     let made = within(shell(directory, make).status()).await.unwrap();
     assert!(made.success());
@@ -67,7 +67,7 @@ async fn the_commands_of_the_page_work() {
     let network = network.replace("0.0.0.0:7443", "127.0.0.1:0");
     let served = serve(directory, &network).await;
     let token = std::fs::read_to_string(directory.join("token")).unwrap();
-    let config = ExecServerConfig::websocket(served.url)
+    let config = ExecutorLauncher::websocket(served.url)
         .token(token.trim())
         .trust(directory.join("cert.pem"));
     works(config).await;

@@ -26,8 +26,8 @@ done"#;
 async fn a_call_into_a_closed_input_fails_at_once() {
     let peer = daemon(&[]).await;
     for config in [
-        ExecServerConfig::websocket(&peer.url),
-        ExecServerConfig::command(DAEMON, ["--stdio"]),
+        ExecutorLauncher::websocket(&peer.url),
+        ExecutorLauncher::command(DAEMON, ["--stdio"]),
     ] {
         let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher(config).await);
         let config = ServerConfig::new(launcher, sh(DEAF).build().unwrap())

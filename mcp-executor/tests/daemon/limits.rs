@@ -9,8 +9,8 @@ use crate::prelude::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {
     let peer = daemon(&["--max-processes", "2"]).await;
-    let one = launcher(ExecServerConfig::websocket(&peer.url)).await;
-    let another = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let one = launcher(ExecutorLauncher::websocket(&peer.url)).await;
+    let another = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let first = launch(&one, sh("exec cat")).await;
     let second = launch(&one, sh("exec cat")).await;
     let spec = sh("exec cat").build().unwrap();
@@ -31,9 +31,9 @@ async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_over_the_limit_is_refused_and_costs_nobody_else_anything() {
     let peer = daemon(&["--max-frame", "1"]).await;
-    let bystander = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let bystander = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mut server = launch(&bystander, sh("exec cat")).await;
-    let mut config = ExecServerConfig::websocket(&peer.url);
+    let mut config = ExecutorLauncher::websocket(&peer.url);
     config.call_timeout = Duration::from_secs(1);
     config.resume_window = Duration::ZERO;
     let greedy = launcher(config).await;
@@ -71,15 +71,17 @@ async fn so_many_sessions_in_all() {
     let mut limits = Limits::default();
     limits.max_sessions = 1;
     let (daemon, url) = serving(limits).await;
-    let config = ExecServerConfig::websocket(url);
-    let first = within(ExecServer::connect(config.clone())).await.unwrap();
-    within(ExecServer::connect(config.clone()))
+    let config = ExecutorLauncher::websocket(url);
+    let first = within(ExecutorLauncher::connect(config.clone()))
+        .await
+        .unwrap();
+    within(ExecutorLauncher::connect(config.clone()))
         .await
         .unwrap_err();
     // Its place is free again.
     drop(first);
     within(async {
-        while ExecServer::connect(config.clone()).await.is_err() {
+        while ExecutorLauncher::connect(config.clone()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -113,7 +115,7 @@ async fn stuck(pid: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_nobody_reads_holds_its_server_back() {
     let peer = daemon(&[]).await;
-    let mut config = ExecServerConfig::websocket(&peer.url);
+    let mut config = ExecutorLauncher::websocket(&peer.url);
     config.window = 128 << 10;
     let launcher = launcher(config).await;
     let mut server = launch(&launcher, sh("echo $$; exec cat /dev/zero")).await;
@@ -128,7 +130,7 @@ async fn output_that_nobody_reads_holds_its_server_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn input_that_nobody_reads_holds_its_writer_back() {
     let peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mut server = launch(&launcher, sh("echo up; exec sleep 1000")).await;
     assert_eq!(server.line().await, "up");
     let Server { stdin, .. } = &mut server;
@@ -149,7 +151,7 @@ async fn so_many_processes_of_all_clients() {
     let mut limits = Limits::default();
     limits.max_processes_in_all = 2;
     let (daemon, url) = serving(limits).await;
-    let config = ExecServerConfig::websocket(url);
+    let config = ExecutorLauncher::websocket(url);
     let one = launcher(config.clone()).await;
     let other = launcher(config).await;
     let first = launch(&one, sh("exec cat")).await;
@@ -240,7 +242,7 @@ async fn input_arrives_whole_however_little_memory_there_is() {
     let mut limits = Limits::default();
     limits.max_memory = 0;
     let (daemon, url) = serving(limits).await;
-    let config = ExecServerConfig::websocket(url);
+    let config = ExecutorLauncher::websocket(url);
     let launcher = launcher(config).await;
     // It takes its time to read.
     let mut server = launch(&launcher, sh("sleep 1; exec cksum")).await;

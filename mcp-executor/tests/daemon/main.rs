@@ -34,9 +34,7 @@ mod prelude {
     pub(crate) use crate::raw::{Raw, start};
     pub(crate) use crate::support::*;
     pub(crate) use mcp_executor::{Daemon, Limits, Listener};
-    pub(crate) use mcp_launcher_executor::{
-        ExecServer, ExecServerConfig, Executor, ExecutorLauncher, RemoteCommand,
-    };
+    pub(crate) use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
     pub(crate) use mcp_lifecycle_core::launch::{
         ErrorChain, ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher, ServerSpec,
     };

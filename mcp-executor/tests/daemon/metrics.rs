@@ -83,13 +83,13 @@ async fn half_requests_keep_no_scrape_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_numbers_are_what_happened() {
     let (daemon, address) = measured().await;
-    let config = ExecServerConfig::websocket(&daemon.url);
+    let config = ExecutorLauncher::websocket(&daemon.url);
 
     let before = numbers(&address).await;
     let names = ["connections", "sessions", "processes"];
     assert_eq!(names.map(|name| before[name]), [0, 0, 0]);
     assert_eq!(before["processes_per_session_limit"], 2);
-    within(ExecServer::connect(config.clone()))
+    within(ExecutorLauncher::connect(config.clone()))
         .await
         .unwrap_err();
     let launcher = launcher(config.token("a-token-that-is-right")).await;

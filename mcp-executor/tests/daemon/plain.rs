@@ -9,7 +9,7 @@ use crate::prelude::*;
 async fn a_server_on_a_plain_peer_is_ended_with_all_that_it_started() {
     let peer = daemon(&[]).await;
     let proxy = Frames::plain(&peer.url).await;
-    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&proxy.url)).await;
     let reach = launcher.semantics().containment.on_terminate;
     assert_eq!(reach, Reach::Marked, "the helper was started");
     let directory = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ async fn works(manager: &ServerManager, name: &str, limit: Duration) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says_so() {
     let mut peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mark = marker("order");
     let script = format!(
         "setsid sh -c 'sleep 1000; : {mark}' & trap 'echo bye; exit 7' TERM; \
@@ -77,7 +77,7 @@ async fn every_client_has_been_told_when_a_daemon_has_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_skips_the_graces() {
     let mut peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mut stubborn = launch(
         &launcher,
         sh("trap '' TERM; echo up; while :; do sleep 1; done"),
@@ -121,7 +121,7 @@ async fn come_back(end: Signal) {
     let mut peer = daemon_with_records(records.path(), ANYWHERE).await;
     let url = peer.url.clone();
     let launcher: Arc<dyn ServerLauncher> =
-        Arc::new(launcher(ExecServerConfig::websocket(&url)).await);
+        Arc::new(launcher(ExecutorLauncher::websocket(&url)).await);
     let manager = ServerManager::new("m");
     let names = ["a", "b", "c"];
     manager
@@ -162,10 +162,9 @@ async fn a_manager_goes_on_after_a_restart_that_was_none() {
 async fn a_machine_that_never_comes_back_keeps_nothing_closed_beyond_the_lease() {
     let mut peer = daemon(&["--lease", "1"]).await;
     let other = daemon(&[]).await;
-    let lost = ExecServer::connect(ExecServerConfig::websocket(&peer.url))
+    let lost = ExecutorLauncher::connect(ExecutorLauncher::websocket(&peer.url))
         .await
         .unwrap();
-    let lost = ExecutorLauncher::new(lost);
     let server = launch(&lost, sh("exec cat")).await;
     let manager = ServerManager::new("m");
     let first: Arc<dyn ServerLauncher> = Arc::new(lost);
@@ -182,7 +181,7 @@ async fn a_machine_that_never_comes_back_keeps_nothing_closed_beyond_the_lease()
         .expect_err("nothing is known yet");
 
     let second: Arc<dyn ServerLauncher> =
-        Arc::new(launcher(ExecServerConfig::websocket(&other.url)).await);
+        Arc::new(launcher(ExecutorLauncher::websocket(&other.url)).await);
     let _ = manager.refresh([self::server("s", &second)]).await;
     works(&manager, "s", Duration::from_secs(60)).await;
     let report = server.end(&policy).await.unwrap();
@@ -219,7 +218,7 @@ async fn are_leased_again(end: Signal) {
     let mut peer = daemon_with_records(records.path(), ANYWHERE).await;
     let url = peer.url.clone();
     let launcher: Arc<dyn ServerLauncher> =
-        Arc::new(launcher(ExecServerConfig::websocket(&url)).await);
+        Arc::new(launcher(ExecutorLauncher::websocket(&url)).await);
     let pool = ServerPool::new("p");
     let lease = pool.acquire(&server("leased", &launcher)).await.unwrap();
     assert_eq!(lease.list_all_tools().await.unwrap().len(), 2);
@@ -252,7 +251,7 @@ async fn a_refresh_beside_onto_another_executor_returns_with_the_new_server() {
     let (one, other) = (daemon(&[]).await, daemon(&[]).await);
     let mut launchers: Vec<Arc<dyn ServerLauncher>> = Vec::new();
     for peer in [&one, &other] {
-        let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+        let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
         launchers.push(Arc::new(launcher));
     }
     let manager = ServerManager::builder("m")

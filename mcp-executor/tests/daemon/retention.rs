@@ -12,7 +12,7 @@ async fn output_is_kept_for_a_client_of_ours_until_it_is_read() {
     let mut limits = Limits::default();
     limits.retention = RETENTION;
     let (_daemon, url) = serving(limits).await;
-    let launcher = launcher(ExecServerConfig::websocket(url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(url)).await;
     let script = format!("exec head -c {OUTPUT} /dev/zero");
     let launched = launcher
         .launch(&sh(&script).build().unwrap(), &LaunchContext::new())

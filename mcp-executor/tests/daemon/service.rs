@@ -37,7 +37,7 @@ async fn a_service_manager_is_told_and_servers_do_not_know_it() {
     for _ in 0..3 {
         told(&manager, "WATCHDOG=1").await;
     }
-    let launcher = launcher(ExecServerConfig::websocket(&url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&url)).await;
     let spec = sh("env; echo end; exec cat").inherit_env(InheritEnv::All);
     let mut server = launch(&launcher, spec).await;
     let mut seen = Vec::new();
@@ -130,7 +130,7 @@ async fn a_log_that_nobody_reads_costs_no_client_anything_and_says_what_it_lost(
         url,
     } = started(command.stderr(Stdio::piped())).await;
     knock(&url).await;
-    let launcher = launcher(ExecServerConfig::websocket(&url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&url)).await;
     let server = launch(&launcher, sh("exec cat")).await;
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     // Read now, it goes on, with the number of those that were lost.

@@ -28,18 +28,20 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
     ];
     let address = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(address, tokens, None).await.unwrap();
-    let config = ExecServerConfig::websocket(listener.url().unwrap());
+    let config = ExecutorLauncher::websocket(listener.url().unwrap());
     let serving = tokio::spawn({
         let daemon = daemon.clone();
         async move { listener.serve(&daemon).await }
     });
     let stranger = config.clone().token("a-token-of-nobody-at-all");
-    within(ExecServer::connect(stranger)).await.unwrap_err();
+    within(ExecutorLauncher::connect(stranger))
+        .await
+        .unwrap_err();
 
     // Over two sessions, of which there are no more.
     let one = config.clone().token(ONE);
     let (first, second) = (launcher(one.clone()).await, launcher(one.clone()).await);
-    let error = within(ExecServer::connect(one)).await.unwrap_err();
+    let error = within(ExecutorLauncher::connect(one)).await.unwrap_err();
     let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("2 sessions of this token"), "{text}");
     let mut greedy = launch(&first, sh("exec cat /dev/zero")).await;
@@ -90,9 +92,11 @@ async fn the_tokens_of_several_files_open_and_are_in_no_metric() {
     let args = ["--listen", "ws://127.0.0.1:0", "--metrics", &metrics];
     let tokens = ["--token-file", &one, "--token-file", &other];
     let peer = listen(DAEMON, &[args, tokens].concat()).await;
-    let config = ExecServerConfig::websocket(&peer.url);
+    let config = ExecutorLauncher::websocket(&peer.url);
     let stranger = config.clone().token("a-token-of-nobody-at-all");
-    within(ExecServer::connect(stranger)).await.unwrap_err();
+    within(ExecutorLauncher::connect(stranger))
+        .await
+        .unwrap_err();
     let mut launchers = Vec::new();
     for token in [ONE, OTHER] {
         launchers.push(launcher(config.clone().token(token)).await);

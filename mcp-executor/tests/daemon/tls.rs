@@ -71,7 +71,9 @@ async fn serve(cert: &Path, key: &Path, more: &[&str]) -> Peer {
 }
 
 async fn connects(config: &ExecServerConfig) -> bool {
-    within(ExecServer::connect(config.clone())).await.is_ok()
+    within(ExecutorLauncher::connect(config.clone()))
+        .await
+        .is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,11 +81,11 @@ async fn a_certificate_of_ones_own_carries_a_server_and_a_stranger_is_not_truste
     let files = Files::new();
     let [cert, key] = files.self_signed();
     let peer = serve(&cert, &key, &[]).await;
-    let config = ExecServerConfig::websocket(&peer.url);
+    let config = ExecutorLauncher::websocket(&peer.url);
     assert!(!connects(&config).await, "nobody vouches for it");
     let insecure = peer.url.replace("wss://", "ws://");
     assert!(
-        !connects(&ExecServerConfig::websocket(insecure)).await,
+        !connects(&ExecutorLauncher::websocket(insecure)).await,
         "no TLS"
     );
 
@@ -114,8 +116,8 @@ async fn the_wrong_scheme_is_what_the_error_is_about() {
         (secure.url.replace("wss://", "ws://"), "wss://"),
         (plain.url.replace("ws://", "wss://"), "ws://"),
     ] {
-        let config = ExecServerConfig::websocket(url);
-        let error = within(ExecServer::connect(config)).await.unwrap_err();
+        let config = ExecutorLauncher::websocket(url);
+        let error = within(ExecutorLauncher::connect(config)).await.unwrap_err();
         let text = mcp_lifecycle_core::ErrorChain(&error).to_string();
         println!("{text}");
         let said = text.rsplit_once(": ").unwrap().1;
@@ -146,8 +148,8 @@ async fn files_that_are_of_no_use_are_named() {
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o644)).unwrap();
     refuses(&args(secure, &cert, &key), "chmod 600").await;
 
-    let config = ExecServerConfig::websocket("wss://127.0.0.1:1").trust(files.path("none"));
-    let error = within(ExecServer::connect(config)).await.unwrap_err();
+    let config = ExecutorLauncher::websocket("wss://127.0.0.1:1").trust(files.path("none"));
+    let error = within(ExecutorLauncher::connect(config)).await.unwrap_err();
     let error = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     // Nobody listens there either; what is wrong with the file is said first.
     assert!(error.contains("none: "), "{error}");
@@ -159,7 +161,7 @@ async fn a_renewed_certificate_needs_no_restart() {
     let [cert, key] = files.self_signed();
     let peer = serve(&cert, &key, &[]).await;
     let earlier = files.write("earlier.pem", &std::fs::read_to_string(&cert).unwrap());
-    let config = ExecServerConfig::websocket(&peer.url);
+    let config = ExecutorLauncher::websocket(&peer.url);
     let launcher = launcher(config.clone().trust(&earlier)).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
 
@@ -186,7 +188,7 @@ async fn only_clients_with_a_certificate_of_the_authority_get_in() {
     let [_, other, other_key] = files.signed_by_an_authority("stranger");
     let more = ["--tls-client-ca", authority.to_str().unwrap()];
     let peer = serve(&cert, &key, &more).await;
-    let config = ExecServerConfig::websocket(&peer.url).trust(&cert);
+    let config = ExecutorLauncher::websocket(&peer.url).trust(&cert);
     assert!(!connects(&config).await, "without a certificate");
     assert!(!connects(&config.clone().identity(other, other_key)).await);
     let launcher = launcher(config.identity(own, own_key)).await;

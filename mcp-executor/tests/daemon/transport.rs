@@ -3,8 +3,8 @@
 use crate::prelude::*;
 
 async fn error(script: &str) -> String {
-    let config = ExecServerConfig::command("/bin/sh", ["-c", script]);
-    let error = within(ExecServer::connect(config)).await.unwrap_err();
+    let config = ExecutorLauncher::command("/bin/sh", ["-c", script]);
+    let error = within(ExecutorLauncher::connect(config)).await.unwrap_err();
     ErrorChain(&error).to_string()
 }
 
@@ -39,8 +39,8 @@ async fn a_command_that_says_much_or_goes_on_is_cut_short() {
 
 #[tokio::test]
 async fn a_command_that_is_not_there_is_named() {
-    let config = ExecServerConfig::command("/no/such/ssh", ["box"]);
-    let error = within(ExecServer::connect(config)).await.unwrap_err();
+    let config = ExecutorLauncher::command("/no/such/ssh", ["box"]);
+    let error = within(ExecutorLauncher::connect(config)).await.unwrap_err();
     let error = ErrorChain(&error).to_string();
     assert!(error.contains("`/no/such/ssh`: No such file"), "{error}");
 }
@@ -50,7 +50,7 @@ async fn a_command_that_is_not_there_is_named() {
 async fn nothing_of_a_command_is_left() {
     let mark = marker("transport");
     let script = format!("{DAEMON} --stdio; sh -c 'sleep 1000; : {mark}'");
-    let launcher = launcher(ExecServerConfig::command("/bin/sh", ["-c", &script])).await;
+    let launcher = launcher(ExecutorLauncher::command("/bin/sh", ["-c", &script])).await;
     let server = launch(&launcher, sh("exec cat")).await;
     assert!(!alive(&mark).is_empty());
     server.end(&TerminationPolicy::default()).await.unwrap();

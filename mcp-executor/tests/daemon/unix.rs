@@ -35,7 +35,7 @@ async fn daemon(path: &Path) -> Peer {
 }
 
 async fn echoes(url: &str) {
-    let launcher = launcher(ExecServerConfig::websocket(url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(url)).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
     server.stdin.write_all(b"back\n").await.unwrap();
     assert_eq!(server.line().await, "back");
@@ -169,8 +169,8 @@ async fn a_directory_that_others_can_change_is_refused() {
 #[tokio::test]
 async fn nobody_there_is_an_error_that_names_the_file() {
     let directory = directory(0o700);
-    let config = ExecServerConfig::websocket(url(&directory.path().join("none")));
-    let error = within(ExecServer::connect(config)).await.unwrap_err();
+    let config = ExecutorLauncher::websocket(url(&directory.path().join("none")));
+    let error = within(ExecutorLauncher::connect(config)).await.unwrap_err();
     assert!(
         error.to_string().contains("none cannot be reached"),
         "{error}"

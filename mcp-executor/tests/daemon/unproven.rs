@@ -60,7 +60,7 @@ async fn first_line(client: &mut Raw) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_cannot_prove_an_end_tells_its_client_and_leaves_with_three() {
     let mut peer = daemon(&[]).await;
-    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mut held = launch(&launcher, sh(SERVER)).await;
     let other = launch(&launcher, sh("exec cat")).await;
     let tracer = Tracer::of(held.line().await.parse().unwrap());

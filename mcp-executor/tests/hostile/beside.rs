@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -45,7 +45,7 @@ const HONEST: &str = "the-token-of-an-honest-client";
 
 /// The configuration of an honest client.
 pub(crate) fn honest(url: &str) -> ExecServerConfig {
-    ExecServerConfig::websocket(url).token(HONEST)
+    ExecutorLauncher::websocket(url).token(HONEST)
 }
 
 /// A file of this process that has this token: each test may be a process of its own.

@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_conformance::Kit;
 
 use crate::support::{launcher, listen};
@@ -23,7 +23,7 @@ pub(crate) fn over_stdio(name: &str, config: fn() -> ExecServerConfig) -> Kit {
 pub(crate) fn over_websocket(name: &str, program: fn() -> String, args: &'static [&str]) -> Kit {
     let place = || env::var(EXECUTOR).expect("the run has started an executor");
     let kit = Kit::new(name, move || async move {
-        launcher(ExecServerConfig::websocket(place())).await
+        launcher(ExecutorLauncher::websocket(place())).await
     });
     kit.rounds(ROUNDS).processes(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();

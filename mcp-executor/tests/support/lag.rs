@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::AsyncReadExt;
 
@@ -16,7 +16,7 @@ const WINDOW: usize = 4096;
 /// arrives of it has passed a proxy before this returns: nobody has read a byte.
 async fn unread(url: &str, count: u32, mark: &str) -> (Frames, ExecutorLauncher, Server) {
     let proxy = Frames::plain(url).await;
-    let mut config = ExecServerConfig::websocket(&proxy.url);
+    let mut config = ExecutorLauncher::websocket(&proxy.url);
     config.window = WINDOW;
     let launcher = launcher(config).await;
     let script = format!("seq -f %09.0f {count}; exec cat; : {mark}");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_executor::{Daemon, Limits, Listener};
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{
     LaunchContext, LaunchedParts, ServerLauncher, ServerSpec, ServerSpecBuilder,
@@ -103,7 +103,7 @@ pub(crate) fn signal(signal: Signal, pid: u32) {
 }
 
 pub(crate) async fn launcher(config: ExecServerConfig) -> ExecutorLauncher {
-    ExecutorLauncher::new(ExecServer::connect(config).await.unwrap())
+    ExecutorLauncher::connect(config).await.unwrap()
 }
 
 pub(crate) fn sh(script: &str) -> ServerSpecBuilder {

@@ -10,7 +10,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Peer, echo, launch, launcher, sh, within};
@@ -130,7 +130,7 @@ pub(crate) async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Pr
 
 /// As [`echo_under`], through a proxy of any kind.
 pub(crate) async fn echo_through(url: &str, size: u32, trouble: impl Future<Output = ()>) {
-    let mut config = ExecServerConfig::websocket(url);
+    let mut config = ExecutorLauncher::websocket(url);
     config.dead_after = Duration::from_secs(2);
     config.keep_alive = Duration::from_millis(500);
     let launcher = launcher(config).await;

@@ -67,37 +67,6 @@ impl ExecServerConfig {
     /// The factor by which a plain peer exceeds [`window`](Self::window).
     pub const PLAIN_SLACK: usize = 32;
 
-    /// Creates the configuration of an executor at a `ws://` or `wss://` URL, or at a socket file
-    /// `unix:/path` of this machine, owned by this user or root.
-    #[cfg(feature = "websocket")]
-    pub fn websocket(url: impl Into<String>) -> Self {
-        Self::new(Target::WebSocket {
-            url: url.into(),
-            token: None,
-            certificates: Certificates::default(),
-        })
-    }
-
-    /// Creates the configuration of an executor on the standard streams of a command: `ssh host
-    /// mcp-executor --stdio`, `kubectl exec -i pod -- …`.
-    pub fn command<A: Into<std::ffi::OsString>>(
-        program: impl Into<std::ffi::OsString>,
-        args: impl IntoIterator<Item = A>,
-    ) -> Self {
-        let mut config = Self::new(Target::Command {
-            program: program.into(),
-            args: args.into_iter().map(Into::into).collect(),
-        });
-        config.resume_window = Duration::ZERO;
-        config
-    }
-
-    /// Builds a launcher, which connects with its first launch. Until then its semantics promise
-    /// nothing: [`ExecServer::connect`](crate::ExecServer::connect) connects at once.
-    pub fn build(self) -> crate::ExecutorLauncher {
-        crate::ExecutorLauncher::new(crate::ExecServer::new(self))
-    }
-
     /// Returns a value that is equal for configurations of the same place, and differs between runs
     /// of this program. Tokens do not count.
     pub(crate) fn fingerprint(&self) -> String {
@@ -115,7 +84,7 @@ impl ExecServerConfig {
         format!("{place:016x} {}", self.helper)
     }
 
-    fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         Self {
             target,
             plain_token: false,
@@ -229,7 +198,7 @@ fn without_secrets(url: &str) -> String {
 
 #[cfg(all(test, feature = "websocket"))]
 mod tests {
-    use super::*;
+    use crate::ExecutorLauncher;
 
     #[test]
     fn no_secret_of_a_url_is_in_the_peer_s_name() {
@@ -242,7 +211,7 @@ mod tests {
             ("ws://h/a@b", "ws://h/a@b"),
             ("unix:/run/user/1000/x", "unix:/run/user/1000/x"),
         ] {
-            assert_eq!(ExecServerConfig::websocket(url).peer(), name, "{url}");
+            assert_eq!(ExecutorLauncher::websocket(url).peer(), name, "{url}");
         }
     }
 
@@ -258,7 +227,7 @@ mod tests {
             ("wss://h", false),
             ("unix:/x", false),
         ] {
-            let mut config = ExecServerConfig::websocket(url);
+            let mut config = ExecutorLauncher::websocket(url);
             assert_eq!(config.objection(), None, "{url} without a token");
             config = config.token("a-secret");
             assert_eq!(config.objection().is_some(), refused, "{url}");
@@ -269,11 +238,11 @@ mod tests {
 
     #[test]
     fn the_place_makes_the_fingerprint_and_no_secret_shows_in_it() {
-        let at = |url: &str| ExecServerConfig::websocket(url).fingerprint();
+        let at = |url: &str| ExecutorLauncher::websocket(url).fingerprint();
         assert_eq!(at("ws://h/?tenant=a"), at("ws://h/?tenant=a"));
         assert_ne!(at("ws://h/?tenant=a"), at("ws://h/?tenant=b"));
         assert!(!at("ws://h/?tenant=secret").contains("secret"));
-        let by = |key: &str| ExecServerConfig::command("ssh", ["-i", key, "host"]).fingerprint();
+        let by = |key: &str| ExecutorLauncher::command("ssh", ["-i", key, "host"]).fingerprint();
         assert_eq!(by("one"), by("one"));
         assert_ne!(by("one"), by("two"));
     }

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::InheritEnv;
 use tokio::sync::oneshot;
 
 use super::config::ExecServerConfig;
@@ -11,11 +10,11 @@ use super::driver::{Death, Driver, Seat};
 use super::inbox::{Closed, Inbox, inbox};
 use super::process::{Command, Commands, DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
+use crate::ExecutorError;
 use crate::error::reason;
 use crate::protocol::extension::{Lifecycle, VERSION, longest_reprieve};
-use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
+use crate::protocol::process::StartParams;
 use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
-use crate::{ExecutorError, RemoteCommand};
 
 /// An open session with a peer.
 ///
@@ -118,17 +117,18 @@ impl Connection {
         format!("{}-{count}", self.peer.prefix)
     }
 
-    /// Starts a process. Cancel safe: a start in flight is undone.
-    pub(super) async fn start(&self, command: &RemoteCommand) -> Result<Wiring, ExecutorError> {
-        self.start_as(self.next_id(), command).await
+    /// Starts a process, by default where the peer itself runs. Cancel safe: a start in flight is
+    /// undone.
+    pub(super) async fn start(&self, params: StartParams) -> Result<Wiring, ExecutorError> {
+        self.start_as(self.next_id(), params).await
     }
 
     pub(super) async fn start_as(
         &self,
         id: String,
-        command: &RemoteCommand,
+        params: StartParams,
     ) -> Result<Wiring, ExecutorError> {
-        let params = self.params(id.clone(), command);
+        let params = self.complete(id.clone(), params);
         // A plain peer may handle requests concurrently.
         let depth = self.lifecycle().map_or(1, |_| DEPTH);
         let remote = Remote::new(id, self.commands.clone(), self.peer.window, depth);
@@ -144,35 +144,17 @@ impl Connection {
         Ok(wiring)
     }
 
-    fn params(&self, id: String, command: &RemoteCommand) -> StartParams {
-        let home = self.peer.hello.environment_info.as_ref();
-        let home = home
-            .and_then(|info| info.cwd.as_deref())
-            .and_then(path_from_wire);
-        let cwd = command
-            .cwd
-            .clone()
-            .or(home)
-            .unwrap_or_else(|| "/".to_owned());
-        let inherit = match command.inherit {
-            InheritEnv::All => Some(Inherit::All),
-            InheritEnv::Nothing => None,
-            _ => Some(Inherit::Core),
-        };
-        StartParams {
-            process_id: id,
-            argv: command.argv.clone(),
-            cwd: path_to_uri(&cwd),
-            env: command.env.clone(),
-            env_policy: inherit.map(|inherit| EnvPolicy {
-                inherit,
-                ignore_default_excludes: true,
-                ..EnvPolicy::default()
-            }),
-            tty: false,
-            pipe_stdin: true,
-            arg0: None,
+    fn complete(&self, id: String, mut params: StartParams) -> StartParams {
+        params.process_id = id;
+        params.pipe_stdin = true;
+        if params.cwd.is_empty() {
+            let home = self.peer.hello.environment_info.as_ref();
+            let home = home
+                .and_then(|info| info.cwd.as_deref())
+                .and_then(path_from_wire);
+            params.cwd = path_to_uri(home.as_deref().unwrap_or("/"));
         }
+        params
     }
 
     pub(super) async fn call(
@@ -191,8 +173,8 @@ impl Connection {
     }
 
     /// Starts a process without following it, in any context.
-    pub(super) fn start_now(&self, command: &RemoteCommand) {
-        let params = self.params(self.next_id(), command);
+    pub(super) fn start_now(&self, params: StartParams) {
+        let params = self.complete(self.next_id(), params);
         let _ = self.send(Command::StartBlindly(params));
     }
 
@@ -301,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_driver_that_dies_fails_every_process() {
-        let config = ExecServerConfig::command("true", [""; 0]);
+        let config = crate::ExecutorLauncher::command("true", [""; 0]);
         let wish = Lifecycle::default();
         let session = Session::new(timing(&config), "t".to_owned(), wish, Instant::now());
         let seat = Arc::new(Seat::default());

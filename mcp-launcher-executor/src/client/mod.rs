@@ -9,6 +9,7 @@ mod dial;
 mod driver;
 mod helper;
 mod inbox;
+mod params;
 mod plain;
 mod process;
 #[cfg(feature = "websocket")]
@@ -17,30 +18,45 @@ mod session;
 mod supervised;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Containment, LaunchedServer, Reach, ReapReport, TerminationSemantics,
+    Containment, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, Reach, ReapError,
+    ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 use tokio::sync::Mutex;
 
 pub use config::ExecServerConfig;
 
+use self::config::Target;
 use self::connection::Connection;
 use self::helper::Abilities;
-use crate::{Executor, ExecutorError, RemoteCommand};
+use crate::ExecutorError;
+use crate::protocol::process::StartParams;
 
-/// An executor that speaks the exec-server protocol: codex's, or our daemon.
+const NAME: &str = "executor";
+
+/// Launches servers at an executor that speaks the exec-server protocol: codex's, or our daemon.
+/// Clones share it.
 ///
 /// One connection carries all its processes. A lost connection is resumed without losing or
-/// repeating a byte, as long as the peer keeps the session; the next start replaces one that is
+/// repeating a byte, as long as the peer keeps the session; the next launch replaces one that is
 /// lost for good.
+///
+/// It has no options in a [`ServerSpec`] and refuses any.
 ///
 /// # Drop
 ///
-/// The processes keep running until they are dropped as well; the last one closes the connection.
-pub struct ExecServer {
+/// Servers that were launched keep running until they are dropped as well; the last one closes the
+/// connection.
+#[derive(Clone)]
+pub struct ExecutorLauncher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     config: ExecServerConfig,
     semantics: crate::mutex::Mutex<TerminationSemantics>,
     current: Mutex<Option<Arc<Established>>>,
@@ -54,7 +70,32 @@ struct Established {
     _watch: Option<process::Wiring>,
 }
 
-impl ExecServer {
+impl ExecutorLauncher {
+    /// Creates the configuration of an executor at a `ws://` or `wss://` URL, or at a socket file
+    /// `unix:/path` of this machine, owned by this user or root.
+    #[cfg(feature = "websocket")]
+    pub fn websocket(url: impl Into<String>) -> ExecServerConfig {
+        ExecServerConfig::new(Target::WebSocket {
+            url: url.into(),
+            token: None,
+            certificates: config::Certificates::default(),
+        })
+    }
+
+    /// Creates the configuration of an executor on the standard streams of a command: `ssh host
+    /// mcp-executor --stdio`, `kubectl exec -i pod -- …`.
+    pub fn command<A: Into<std::ffi::OsString>>(
+        program: impl Into<std::ffi::OsString>,
+        args: impl IntoIterator<Item = A>,
+    ) -> ExecServerConfig {
+        let mut config = ExecServerConfig::new(Target::Command {
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+        });
+        config.resume_window = std::time::Duration::ZERO;
+        config
+    }
+
     /// Connects, completes the handshake, and determines the peer's abilities.
     ///
     /// # Errors
@@ -65,35 +106,44 @@ impl ExecServer {
     ///
     /// Cancel safe: the connection is closed.
     pub async fn connect(config: ExecServerConfig) -> Result<Self, ExecutorError> {
-        let server = Self::new(config);
-        server.established().await?;
-        Ok(server)
-    }
-
-    /// Creates an executor that connects with its first use. Until then its semantics promise
-    /// nothing.
-    pub fn new(config: ExecServerConfig) -> Self {
-        let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
-        Self {
-            semantics: crate::mutex::Mutex::new(
-                TerminationSemantics::new(unknown)
-                    .stdin_eof()
-                    .polite_signal(),
-            ),
-            current: Mutex::new(None),
-            config,
-        }
+        let launcher = config.build();
+        launcher.established().await?;
+        Ok(launcher)
     }
 
     async fn established(&self) -> Result<Arc<Established>, ExecutorError> {
-        let mut current = self.current.lock().await;
+        let mut current = self.shared.current.lock().await;
         if let Some(established) = current.as_ref().filter(|e| !e.connection.is_dead()) {
             return Ok(Arc::clone(established));
         }
-        let established = Arc::new(establish(&self.config).await?);
-        *self.semantics.lock() = established.semantics.clone();
+        let established = Arc::new(establish(&self.shared.config).await?);
+        *self.shared.semantics.lock() = established.semantics.clone();
         *current = Some(Arc::clone(&established));
         Ok(established)
+    }
+
+    async fn start(&self, params: StartParams) -> Result<LaunchedServer, ExecutorError> {
+        let established = self.established().await?;
+        let peer = self.shared.config.peer();
+        if established.connection.lifecycle().is_some() {
+            return supervised::start(&established, peer, params).await;
+        }
+        plain::start(&established, peer, params).await
+    }
+}
+
+impl ExecServerConfig {
+    /// Builds a launcher, which connects with its first launch. Until then its semantics promise
+    /// nothing: [`ExecutorLauncher::connect`] connects at once.
+    pub fn build(self) -> ExecutorLauncher {
+        let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
+        let semantics = supervised::semantics(unknown);
+        let shared = Arc::new(Shared {
+            semantics: crate::mutex::Mutex::new(semantics),
+            current: Mutex::new(None),
+            config: self,
+        });
+        ExecutorLauncher { shared }
     }
 }
 
@@ -105,9 +155,7 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
             None => Containment::new("executor", Reach::Group),
         };
         return Ok(Established {
-            semantics: TerminationSemantics::new(containment)
-                .stdin_eof()
-                .polite_signal(),
+            semantics: supervised::semantics(containment),
             connection,
             helper: None,
             _watch: None,
@@ -133,32 +181,73 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
 }
 
 #[async_trait]
-impl Executor for ExecServer {
-    fn name(&self) -> String {
-        self.config.peer()
+impl ServerLauncher for ExecutorLauncher {
+    fn name(&self) -> &str {
+        NAME
     }
 
     fn fingerprint(&self) -> Option<String> {
-        Some(self.config.fingerprint())
+        Some(self.shared.config.fingerprint())
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        self.semantics.lock().clone()
+        self.shared.semantics.lock().clone()
     }
 
-    async fn start(&self, command: &RemoteCommand) -> Result<LaunchedServer, ExecutorError> {
-        let established = self.established().await?;
-        let peer = self.config.peer();
-        if established.connection.lifecycle().is_some() {
-            return supervised::start(&established, peer, command).await;
-        }
-        plain::start(&established, peer, command).await
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
+        let failed = |kind| LaunchError::new(NAME, spec, kind);
+        let params =
+            params::of(spec).map_err(|error| failed(LaunchErrorKind::InvalidSpec(error)))?;
+        let started = self.start(params).await;
+        started.map_err(|error| failed(launch_kind(spec, error)))
     }
 
     /// Does nothing: an executor's lease ends what dead clients leave.
-    async fn reap_orphans(&self) -> Result<ReapReport, ExecutorError> {
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         Ok(ReapReport::new())
     }
+}
+
+/// Classifies a launch error by what the caller can do about it.
+fn launch_kind(spec: &ServerSpec, error: ExecutorError) -> LaunchErrorKind {
+    let path = || PathBuf::from(spec.program().unwrap_or_default());
+    if let ExecutorError::Refused {
+        kind: Some(kind),
+        message,
+        searched,
+        ..
+    } = &error
+    {
+        match kind.as_str() {
+            "notFound" => {
+                return LaunchErrorKind::NotFound {
+                    program: path().to_string_lossy().into_owned(),
+                    searched: searched.clone(),
+                };
+            }
+            "noSuchFile" => return LaunchErrorKind::NoSuchFile(path()),
+            "notExecutable" => return LaunchErrorKind::NotExecutable(path()),
+            "isDirectory" => return LaunchErrorKind::IsDirectory(path()),
+            "workingDirectory" => {
+                return LaunchErrorKind::WorkingDirectory {
+                    path: spec.cwd().map(Into::into).unwrap_or_default(),
+                    cause: std::io::Error::other(message.clone()),
+                };
+            }
+            "limit" => {
+                return LaunchErrorKind::Limit {
+                    what: message.clone(),
+                    cause: None,
+                };
+            }
+            _ => {}
+        }
+    }
+    LaunchErrorKind::backend("the executor could not start it", error)
 }
 
 impl fmt::Debug for Established {
@@ -170,11 +259,11 @@ impl fmt::Debug for Established {
     }
 }
 
-impl fmt::Debug for ExecServer {
+impl fmt::Debug for ExecutorLauncher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecServer")
-            .field("peer", &self.config.peer())
-            .field("semantics", &*self.semantics.lock())
+        f.debug_struct("ExecutorLauncher")
+            .field("peer", &self.shared.config.peer())
+            .field("semantics", &*self.shared.semantics.lock())
             .finish_non_exhaustive()
     }
 }

@@ -16,8 +16,9 @@ use super::connection::Connection;
 use super::helper::{self, Abilities, COOKIE};
 use super::process::Remote;
 use super::supervised::{exit_of, step};
+use crate::ExecutorError;
 use crate::protocol::method;
-use crate::{ExecutorError, RemoteCommand};
+use crate::protocol::process::StartParams;
 
 pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (helper, watched) {
@@ -53,20 +54,19 @@ pub(super) fn session_cookie(connection: &Connection) -> String {
 pub(super) async fn start(
     established: &Arc<Established>,
     peer: String,
-    command: &RemoteCommand,
+    mut params: StartParams,
 ) -> Result<LaunchedServer, ExecutorError> {
     let connection = &established.connection;
     let id = connection.next_id();
     // Ends with a letter, so that no cookie is a prefix of another.
     let value = format!("{id}z");
     let cookie = format!("{COOKIE}={value}");
-    let mut command = command.clone();
-    command.env.insert(COOKIE.to_owned(), value);
+    params.env.insert(COOKIE.to_owned(), value);
     let mut undo = Undo {
         connection,
         cookie: established.helper.map(|_| &*cookie),
     };
-    let started = connection.start_as(id, &command).await;
+    let started = connection.start_as(id, params).await;
     // A refused start may be the repetition of a successful one.
     if started.is_ok() {
         undo.cookie = None;

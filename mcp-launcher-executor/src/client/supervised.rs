@@ -4,25 +4,32 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Remnant, ServerIdentity,
-    StepError, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Remnant,
+    ServerIdentity, StepError, TerminationSemantics,
 };
 use serde_json::json;
 
 use super::Established;
 use super::connection::Connection;
 use super::process::{Remote, Status};
+use crate::ExecutorError;
 use crate::protocol::extension::SurvivorsResult;
 use crate::protocol::method;
+use crate::protocol::process::StartParams;
 use crate::wire::remnant;
-use crate::{ExecutorError, RemoteCommand};
+
+pub(super) fn semantics(containment: Containment) -> TerminationSemantics {
+    TerminationSemantics::new(containment)
+        .stdin_eof()
+        .polite_signal()
+}
 
 pub(super) async fn start(
     established: &Established,
     peer: String,
-    command: &RemoteCommand,
+    params: StartParams,
 ) -> Result<LaunchedServer, ExecutorError> {
-    let wiring = established.connection.start(command).await?;
+    let wiring = established.connection.start(params).await?;
     let (connection, semantics) = (
         established.connection.clone(),
         established.semantics.clone(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -18,9 +18,9 @@ const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 4242; done";
 async fn launch_within(namespace: &str, script: &str) -> Server {
     let pod = ["-n", namespace, "exec", "-i", "box"];
     let command = ["--", "/executor/mcp-executor", "--stdio"];
-    let config = ExecServerConfig::command("kubectl", [&pod[..], &command].concat());
-    let executor = timeout(LIMIT, ExecServer::connect(config)).await;
-    let launcher = ExecutorLauncher::new(executor.expect("an executor in time").unwrap());
+    let config = ExecutorLauncher::command("kubectl", [&pod[..], &command].concat());
+    let executor = timeout(LIMIT, ExecutorLauncher::connect(config)).await;
+    let launcher = executor.expect("an executor in time").unwrap();
     let spec = ServerSpec::builder("server", "sh").args(["-c", script]);
     let (spec, context) = (spec.build().unwrap(), LaunchContext::new());
     let launched = timeout(LIMIT, launcher.launch(&spec, &context)).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_core::ServerLauncher;
 use mcp_lifecycle_core::launch::ErrorChain;
 
@@ -39,12 +39,12 @@ impl Options {
         if let Some(command) = &self.command {
             let mut words = command.split_whitespace();
             let program = words.next().ok_or("--command is empty")?;
-            return Ok(ExecServerConfig::command(program, words));
+            return Ok(ExecutorLauncher::command(program, words));
         }
         let Some(url) = &self.url else {
             return Err("--launcher executor needs --url or --command".to_owned());
         };
-        let mut config = ExecServerConfig::websocket(url);
+        let mut config = ExecutorLauncher::websocket(url);
         if let Some(file) = &self.token_file {
             let token = std::fs::read_to_string(file)
                 .map_err(|error| format!("--token-file {}: {error}", file.display()))?;
@@ -60,7 +60,7 @@ impl Options {
 }
 
 pub(crate) async fn launcher(options: &Options) -> Result<Arc<dyn ServerLauncher>, String> {
-    let executor = ExecServer::connect(options.config()?).await;
+    let executor = ExecutorLauncher::connect(options.config()?).await;
     let executor = executor.map_err(|error| ErrorChain(&error).to_string())?;
-    Ok(Arc::new(ExecutorLauncher::new(executor)))
+    Ok(Arc::new(executor))
 }

@@ -10,13 +10,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::{InheritEnv, Remnant};
+use mcp_lifecycle_core::launch::Remnant;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::process::Wiring;
-use crate::{ExecutorError, RemoteCommand};
+use crate::ExecutorError;
+use crate::protocol::path_to_uri;
+use crate::protocol::process::StartParams;
 
 const SCRIPT: &str = include_str!("sweep.sh");
 
@@ -83,18 +85,18 @@ pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wirin
     let outer =
         r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
     let argv = ["/bin/sh", "-c", outer, "sh", SCRIPT, cookie];
-    connection.start(&command(&argv)).await
+    connection.start(command(&argv)).await
 }
 
 /// Does the same as [`kill`], without waiting and in any context.
 pub(super) fn kill_now(connection: &Connection, cookie: &str) {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", "kill", cookie];
-    connection.start_now(&command(&argv));
+    connection.start_now(command(&argv));
 }
 
 async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String, ExecutorError> {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", mode, cookie];
-    let wiring = connection.start(&command(&argv)).await?;
+    let wiring = connection.start(command(&argv)).await?;
     let mut stdout = wiring.stdout;
     let (mut answer, mut rest) = (Vec::new(), Vec::new());
     let read = async {
@@ -112,14 +114,13 @@ async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String
         })
 }
 
-fn command(argv: &[&str]) -> RemoteCommand {
+fn command(argv: &[&str]) -> StartParams {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    RemoteCommand {
-        name: "helper".to_owned(),
+    StartParams {
         argv: argv.iter().map(ToString::to_string).collect(),
-        cwd: Some("/".to_owned()),
-        inherit: InheritEnv::Nothing,
+        cwd: path_to_uri("/"),
         env: BTreeMap::from([("PATH".to_owned(), path.to_owned())]),
+        ..StartParams::default()
     }
 }
 

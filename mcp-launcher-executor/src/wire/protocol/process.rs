@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Chunk, bounded};
 
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartParams {
     pub process_id: String,

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::ExecutorLauncher;
 use mcp_lifecycle_core::launch::ServerLauncher;
 
 use super::{ours, program};
@@ -35,10 +35,10 @@ pub(super) async fn calls(turns: usize, meter: &mut Meter) -> String {
     let mut lines = BufReader::new(stdout).lines();
     let url = lines.find_map(|line| line.ok().filter(|line| line.starts_with("ws")));
     let url = url.unwrap();
-    let executor = ExecServer::connect(ExecServerConfig::websocket(&url))
+    let executor = ExecutorLauncher::connect(ExecutorLauncher::websocket(&url))
         .await
         .unwrap();
-    let launcher: Arc<dyn ServerLauncher> = Arc::new(ExecutorLauncher::new(executor));
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(executor);
     ours::calls(&launcher, 0, turns, meter).await;
     String::new()
 }
