@@ -1,5 +1,7 @@
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use crate::endpoint::Endpoint;
 use crate::labels::Role;
@@ -17,11 +19,11 @@ impl Host {
     /// Returns the host in `held`, and takes a ledger at its first use. With `willed`, containers of
     /// this role get a last will.
     pub(crate) fn take(
-        held: &Mutex<Option<Self>>,
+        held: &Lock<Option<Self>>,
         place: &Place,
         willed: Option<Role>,
     ) -> io::Result<Self> {
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = held.lock();
         if let Some(host) = &*held {
             host.ledger.refresh();
             return Ok(host.clone());
@@ -34,7 +36,7 @@ impl Host {
 
     #[cfg(test)]
     pub(crate) fn without_will(directory: &std::path::Path) -> Self {
-        Self::take(&Mutex::default(), &Place::At(directory.to_owned()), None).unwrap()
+        Self::take(&Lock::default(), &Place::At(directory.to_owned()), None).unwrap()
     }
 
     /// Makes sure that containers of this engine end with the host. Called before the first creation.

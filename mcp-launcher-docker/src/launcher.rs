@@ -3,7 +3,7 @@ mod builder;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use mcp_lifecycle_core::launch::{
     BoxError, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
     Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
 };
+use mcp_lifecycle_core::lock::Lock;
 
 pub use builder::DockerLauncherBuilder;
 
@@ -44,7 +45,7 @@ struct Shared {
     engine: Arc<Engine>,
     settings: Settings,
     /// Taken with the first launch, so that an unused launcher writes nothing to disk.
-    host: Mutex<Option<Host>>,
+    host: Lock<Option<Host>>,
     unfinished: Unfinished,
 }
 
@@ -129,7 +130,7 @@ impl Shared {
 
     fn is_willed(&self) -> bool {
         let endpoint = self.engine.endpoint();
-        let host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = self.host.lock();
         match &*host {
             Some(host) => host.is_willed(endpoint),
             None => {
@@ -191,15 +192,9 @@ impl ServerLauncher for DockerLauncher {
         context: &LaunchContext,
     ) -> Result<LaunchedServer, LaunchError> {
         let job = self.job(spec, context)?;
-        let (cancel, outcome) =
-            container::launch(job).map_err(|error| failed(spec, EngineError::from(error)))?;
-        let outcome = outcome.await;
-        drop(cancel);
-        match outcome {
-            Ok(Ok(server)) => Ok(server),
-            Ok(Err(error)) => Err(failed(spec, error)),
-            Err(_) => Err(failed(spec, EngineError::Cancelled)),
-        }
+        let launched = CONTROL.cancellable(|cancelled| container::launch(job, cancelled));
+        let launched = launched.await.map_err(|error| failed(spec, error))?;
+        launched.map_err(|error| failed(spec, error))
     }
 
     fn unfinished(&self, server: &str) -> Vec<Remnant> {

@@ -65,20 +65,6 @@
 // Engines on Windows were never tried.
 #![cfg(unix)]
 
-/// Generates chained setters: a name, its values, and what it does to `it`.
-macro_rules! setters {
-    ($of:ident$(<$param:ident>)?: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
-        impl$(<$param>)? $of$(<$param>)? {
-            $($(#[$doc])*
-            pub fn $name(mut self, $($value: $type),*) -> Self {
-                let $it = &mut self;
-                $set;
-                self
-            })*
-        }
-    };
-}
-
 #[cfg(test)]
 mod alone;
 mod container;

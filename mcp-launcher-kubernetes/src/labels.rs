@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
 /// The launcher that owns it: 32 hexadecimal digits.
 pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
 /// One launch of one server: 32 hexadecimal digits.

@@ -28,20 +28,6 @@
 
 #![forbid(unsafe_code)]
 
-/// Generates chained setters: a name, its values, and what it does to `it`.
-macro_rules! setters {
-    ($of:ident: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
-        impl $of {
-            $($(#[$doc])*
-            pub fn $name(mut self, $($value: $type),*) -> Self {
-                let $it = &mut self;
-                $set;
-                self
-            })*
-        }
-    };
-}
-
 mod cluster;
 mod control;
 mod decide;

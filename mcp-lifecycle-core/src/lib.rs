@@ -46,7 +46,8 @@ pub mod fleet;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 pub mod launch;
-mod lock;
+#[doc(hidden)]
+pub mod lock;
 pub mod terminate;
 
 pub use launch::{

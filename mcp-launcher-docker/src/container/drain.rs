@@ -8,8 +8,8 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use mcp_lifecycle_core::backend::output::Output;
-use mcp_lifecycle_core::launch::BoxWrite;
+use mcp_lifecycle_core::backend;
+use mcp_lifecycle_core::launch::{BoxRead, BoxWrite};
 use tokio::io::{self, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -24,26 +24,29 @@ const LATE_EXIT: Duration = Duration::from_secs(2);
 /// Capacity of the queue in frames of up to 32 KiB.
 const FRAMES: usize = 8;
 
-pub(super) struct Streams {
-    pub(super) stdin: HalfClose,
-    pub(super) stdout: Output,
-    pub(super) stderr: Output,
-}
-
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Signals {
+    /// Cancelled when unread output may be dropped: an unread stream blocks the daemon's stop,
+    /// kill, inspect and rm of this container (moby issue 41827).
     pub(super) discard: CancellationToken,
+    /// Cancelled to close the attachment, even if it is being read.
     pub(super) detach: CancellationToken,
+    /// Cancelled once the container is gone, which the connection to a remote engine may not
+    /// report.
     pub(super) over: CancellationToken,
 }
 
-/// Splits into streams and the task that drives them. `exited` completes when the container's exit
+/// Splits into stdin, stdout and stderr, and the task that drives them. `exited` completes when the container's exit
 /// is known.
 pub(super) fn split(
     attached: Attached,
     signals: Signals,
     exited: impl Future<Output = ()> + Send + 'static,
-) -> (Streams, impl Future<Output = ()> + Send + 'static) {
+) -> (
+    HalfClose,
+    [BoxRead; 2],
+    impl Future<Output = ()> + Send + 'static,
+) {
     let Attached { input, output } = attached;
     let (out, stdout) = mpsc::channel(FRAMES);
     let (err, stderr) = mpsc::channel(FRAMES);
@@ -58,12 +61,11 @@ pub(super) fn split(
             () = detach.cancelled() => {}
         }
     };
-    let streams = Streams {
-        stdin: HalfClose(input),
-        stdout: Output::new(stdout),
-        stderr: Output::new(stderr),
-    };
-    (streams, task)
+    (
+        HalfClose(input),
+        [stdout, stderr].map(backend::output),
+        task,
+    )
 }
 
 async fn drain(
@@ -153,21 +155,13 @@ mod tests {
         (0..n).map(|i| Ok(frame(i))).collect()
     }
 
-    fn signals() -> Signals {
-        Signals {
-            discard: CancellationToken::new(),
-            detach: CancellationToken::new(),
-            over: CancellationToken::new(),
-        }
-    }
-
     #[test]
     fn a_reader_that_stopped_holds_back_until_the_end_begins() {
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (out, stdout) = mpsc::channel(FRAMES);
             let (err, _stderr) = mpsc::channel(FRAMES);
-            let signals = signals();
+            let signals = Signals::default();
             let discard = signals.discard.clone();
             let output = futures_util::stream::iter(frames(FRAMES * 4));
             let task = tokio::spawn(async move { drain(output, &out, err, &signals).await });
@@ -176,7 +170,7 @@ mod tests {
             discard.cancel();
             task.await.unwrap();
             let mut text = String::new();
-            let mut stdout = Output::new(stdout);
+            let mut stdout = backend::output(stdout);
             stdout.read_to_string(&mut text).await.unwrap();
             assert!(text.starts_with("0\n1\n"), "{text}");
             assert_eq!(text.lines().count(), FRAMES);
@@ -192,11 +186,13 @@ mod tests {
                 output: Box::pin(futures_util::stream::iter(frames(1))),
             };
             let exit = CancellationToken::new();
-            let (mut streams, task) = split(attached, signals(), exit.clone().cancelled_owned());
+            let exited = exit.clone().cancelled_owned();
+            let (_stdin, outputs, task) = split(attached, Signals::default(), exited);
+            let [mut stdout, mut stderr] = outputs;
             let task = tokio::spawn(task);
             let mut text = String::new();
-            streams.stderr.read_to_string(&mut text).await.unwrap();
-            let mut read = std::pin::pin!(streams.stdout.read_to_string(&mut text));
+            stderr.read_to_string(&mut text).await.unwrap();
+            let mut read = std::pin::pin!(stdout.read_to_string(&mut text));
             assert!(read.as_mut().now_or_never().is_none());
             exit.cancel();
             task.await.unwrap();

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer};
-use tokio::sync::{oneshot, watch as channel};
+use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::drain::{self, Signals, Streams};
+use super::drain::{self, Signals};
 use super::unfinished::{Entry, Unfinished};
 use super::watch::{Waits, watch};
-use super::{Container, DockerTerminator, Known, remove_until_absent};
-use crate::control::CONTROL;
+use super::{Container, Known, remove_until_absent};
 use crate::engine::{Condition, CreateError, Engine, EngineError, Pull};
 use crate::host::Host;
 use crate::labels::Mark;
@@ -42,38 +41,20 @@ pub(crate) struct Job {
     pub(crate) context: LaunchContext,
 }
 
-/// Cancels a launch when dropped.
-pub(crate) struct Cancel {
-    _guard: DropGuard,
-}
-
 /// The resources of a container that was not started, held until it is proven gone.
 type Undoing = (Host, Arc<Entry>);
 
 type Launched = Result<LaunchedServer, Arc<EngineError>>;
 
-/// Starts the launch on the control thread. Dropping the receiver or the guard undoes it at any
-/// point.
-pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Launched>)> {
-    let cancelled = CancellationToken::new();
-    let guard = cancelled.clone().drop_guard();
-    let (sender, receiver) = oneshot::channel();
-    CONTROL.spawn(async move {
-        let outcome = run(job, &cancelled).await;
-        // If the receiver is gone, the server's drop kills it.
-        drop(sender.send(outcome));
-    })?;
-    Ok((Cancel { _guard: guard }, receiver))
-}
-
-async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
+/// Launches; cancelled at any point, undoes it.
+pub(crate) async fn launch(mut job: Job, cancelled: CancellationToken) -> Launched {
     let cancellation = || Err(Arc::new(EngineError::Cancelled));
     let delivery = tokio::select! {
         biased;
         () = cancelled.cancelled() => return cancellation(),
         prepared = prepare_with_init(&mut job) => prepared?,
     };
-    let mut undoing = begin(&job, cancelled)?;
+    let mut undoing = begin(&job, &cancelled)?;
     let id = match create(&job, &undoing).await {
         // Checked only now: usually it exists, which saves a request.
         Err(error) if matches!(*error, EngineError::Absent(_)) => {
@@ -83,7 +64,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
                 () = cancelled.cancelled() => return cancellation(),
                 fetched = fetch(&job) => fetched?,
             }
-            undoing = begin(&job, cancelled)?;
+            undoing = begin(&job, &cancelled)?;
             create(&job, &undoing).await?
         }
         created => created?,
@@ -120,7 +101,7 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
 pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     let present = match job.pull {
         PullPolicy::Always => false,
-        PullPolicy::Missing | PullPolicy::Never => job.engine.has_image(job.plan.runs()).await?,
+        _ => job.engine.has_image(job.plan.runs()).await?,
     };
     match present {
         true => Ok(()),
@@ -238,36 +219,19 @@ async fn start(
         supervised: delivery.is_some(),
         known: channel::Sender::new(Known::default()),
         force: CancellationToken::new(),
-        discard: CancellationToken::new(),
-        detach: CancellationToken::new(),
-        over: CancellationToken::new(),
+        signals: Signals::default(),
         host: job.host.clone(),
     });
-    let signals = Signals {
-        discard: container.discard.clone(),
-        detach: container.detach.clone(),
-        over: container.over.clone(),
-    };
     let mut known = container.known();
     let exited = async move {
         let _ = known.wait_for(|known| known.exit.is_some()).await;
     };
-    let (streams, drain) = drain::split(attached, signals, exited);
+    let signals = container.signals.clone();
+    let (stdin, [stdout, stderr], drain) = drain::split(attached, signals, exited);
     tokio::spawn(drain);
     engine.start(id).await?;
     tokio::spawn(watch(Arc::clone(&container), waits));
-    let Streams {
-        stdin,
-        stdout,
-        stderr,
-    } = streams;
-    let terminator = Arc::new(DockerTerminator::new(container));
-    Ok(LaunchedServer::new(
-        stdin,
-        stdout,
-        Some(Box::new(stderr)),
-        terminator,
-    ))
+    Ok(LaunchedServer::new(stdin, stdout, Some(stderr), container))
 }
 
 /// Removes what was created. The error should include the proof; a daemon that is too slow for that

@@ -20,13 +20,15 @@ mod watch;
 
 use std::sync::Arc;
 
+use mcp_lifecycle_core::backend::known::learn;
 use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 
+use drain::Signals;
 pub(crate) use launch::{Job, LATE_CREATE, launch, prepare};
 pub(crate) use remove::remove_until_absent;
-pub(crate) use terminator::{DockerTerminator, semantics};
+pub(crate) use terminator::semantics;
 pub(crate) use unfinished::Unfinished;
 
 use crate::engine::Engine;
@@ -49,14 +51,7 @@ pub(crate) struct Container {
     known: channel::Sender<Known>,
     /// Cancelled to remove the container, even if it runs.
     force: CancellationToken,
-    /// Cancelled when unread output may be dropped: an unread stream blocks the daemon's stop,
-    /// kill, inspect and rm of this container (moby issue 41827).
-    discard: CancellationToken,
-    /// Cancelled to close the attachment, even if it is being read.
-    detach: CancellationToken,
-    /// Cancelled once the container is gone, which the connection to a remote engine may not
-    /// report.
-    over: CancellationToken,
+    signals: Signals,
     /// Held until the container is gone.
     host: Host,
 }
@@ -66,12 +61,8 @@ impl Container {
         self.known.subscribe()
     }
 
-    pub(crate) fn discard_output(&self) {
-        self.discard.cancel();
-    }
-
     pub(crate) fn force(&self) {
-        self.discard.cancel();
+        self.signals.discard.cancel();
         self.force.cancel();
     }
 
@@ -89,10 +80,6 @@ impl Container {
     }
 
     fn learn(&self, change: impl FnOnce(&mut Known)) {
-        self.known.send_if_modified(|known| {
-            let before = known.clone();
-            change(known);
-            *known != before
-        });
+        learn(&self.known, change);
     }
 }

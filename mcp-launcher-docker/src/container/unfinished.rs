@@ -1,13 +1,14 @@
 //! Containers of launches without a server yet, by name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::Remnant;
+use mcp_lifecycle_core::lock::Lock;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Unfinished(Arc<Mutex<BTreeMap<String, Launch>>>);
+pub(crate) struct Unfinished(Arc<Lock<BTreeMap<String, Launch>>>);
 
 #[derive(Debug)]
 struct Launch {
@@ -35,7 +36,7 @@ impl Unfinished {
             server: server.to_owned(),
             cancelled: cancelled.clone(),
         };
-        self.change(|all| all.insert(container.to_owned(), launch));
+        self.0.lock().insert(container.to_owned(), launch);
         Entry {
             all: self.clone(),
             container: container.to_owned(),
@@ -44,20 +45,15 @@ impl Unfinished {
 
     pub(crate) fn of(&self, server: &str) -> Vec<Remnant> {
         let by_name = |name: &String| Remnant::container(name.clone(), name.clone());
-        self.change(|all| {
-            let ours = |launch: &Launch| launch.server == server && launch.cancelled.is_cancelled();
-            let ours = all.iter().filter(|(_, launch)| ours(launch));
-            ours.map(|(name, _)| by_name(name)).collect()
-        })
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Launch>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let ours = |launch: &Launch| launch.server == server && launch.cancelled.is_cancelled();
+        let all = self.0.lock();
+        let ours = all.iter().filter(|(_, launch)| ours(launch));
+        ours.map(|(name, _)| by_name(name)).collect()
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.all.change(|all| all.remove(&self.container));
+        self.all.0.lock().remove(&self.container);
     }
 }

@@ -3,6 +3,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::join3;
 use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus};
 use tokio::time::{sleep, timeout};
@@ -42,10 +43,15 @@ impl Waits {
     pub(super) async fn register(&mut self) -> Infallible {
         let out_of_memory = async {
             if let Some(stream) = &mut self.out_of_memory {
-                stream.next().await;
+                stream.select_next_some().await;
             }
         };
-        let _ = join3(self.exit.code(), self.removed.code(), out_of_memory).await;
+        let _ = join3(
+            self.exit.select_next_some(),
+            self.removed.select_next_some(),
+            out_of_memory,
+        )
+        .await;
         std::future::pending().await
     }
 
@@ -53,13 +59,13 @@ impl Waits {
     async fn exit_code(&mut self) -> Result<i64, Meaning> {
         tokio::select! {
             biased;
-            code = self.exit.code() => code,
-            code = self.removed.code() => code,
+            code = self.exit.select_next_some() => code,
+            code = self.removed.select_next_some() => code,
         }
     }
 
     async fn removal(&mut self) -> Said {
-        match timeout(AUTO_REMOVE, self.removed.code()).await {
+        match timeout(AUTO_REMOVE, self.removed.select_next_some()).await {
             Ok(Ok(_)) => Said::Removed,
             // Or the connection ended after its code was read.
             Ok(Err(_)) | Err(_) => Said::Nothing,
@@ -73,7 +79,7 @@ impl Waits {
         };
         tokio::select! {
             biased;
-            () = stream.next() => true,
+            () = stream.select_next_some() => true,
             () = force.cancelled() => false,
             () = sleep(LATE_OUT_OF_MEMORY) => false,
         }
@@ -120,7 +126,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     }
     container.is_gone(exit.unwrap_or(ExitStatus::Unknown));
     if is_remote(&container) {
-        container.over.cancel();
+        container.signals.over.cancel();
     }
 }
 
@@ -145,7 +151,7 @@ async fn kill(
     };
     let said = timeout(WEDGED, killed).await;
     said.unwrap_or_else(|_| {
-        container.detach.cancel();
+        container.signals.detach.cancel();
         Said::Nothing
     })
 }
@@ -158,8 +164,8 @@ async fn remove(container: &Container, said: Said) {
     let mut removal = std::pin::pin!(removal);
     if timeout(WEDGED, &mut removal).await.is_err() {
         // Unread output blocks the daemon; the attachment is not needed any more.
-        container.discard.cancel();
-        container.detach.cancel();
+        container.signals.discard.cancel();
+        container.signals.detach.cancel();
         removal.await;
     }
 }
@@ -230,7 +236,7 @@ async fn wait_again(container: &Container) -> Option<i64> {
     let mut wait = wait.ok()?;
     tokio::select! {
         biased;
-        code = wait.code() => code.ok(),
+        code = wait.select_next_some() => code.ok(),
         () = unheard(container) => None,
     }
 }

@@ -10,10 +10,8 @@ mod tls;
 
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
 use crate::endpoint::Endpoint;
@@ -31,16 +29,12 @@ pub(crate) enum Dial {
     Ssh(ssh::Ssh),
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection to an engine. Dropping it closes it and ends the program that carries it.
-pub(crate) struct Connection {
-    stream: Box<dyn Stream>,
-    #[cfg(feature = "ssh")]
-    _program: Option<tokio::process::Child>,
-}
+pub(crate) type Connection = Box<dyn Stream>;
 
 impl Dial {
     /// Reads certificates, if any. Connects to nothing.
@@ -69,20 +63,14 @@ impl Dial {
     /// Connects within ten seconds.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let connected = async {
-            Ok(match self {
-                Self::Unix(path) => Connection::over(UnixStream::connect(path).await?),
+            Ok::<Connection, io::Error>(match self {
+                Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
                 #[cfg(feature = "tcp")]
-                Self::Tcp(address) => Connection::over(tcp::connect(address).await?),
+                Self::Tcp(address) => Box::new(tcp::connect(address).await?),
                 #[cfg(feature = "tls")]
-                Self::Tls(tls) => Connection::over(tls.connect().await?),
+                Self::Tls(tls) => Box::new(tls.connect().await?),
                 #[cfg(feature = "ssh")]
-                Self::Ssh(ssh) => {
-                    let (program, streams) = ssh.connect()?;
-                    Connection {
-                        _program: Some(program),
-                        ..Connection::over(streams)
-                    }
-                }
+                Self::Ssh(ssh) => Box::new(ssh.connect()?),
             })
         };
         tokio::time::timeout(LIMIT, connected).await?
@@ -98,46 +86,8 @@ impl Dial {
     }
 }
 
-impl Connection {
-    fn over(stream: impl Stream + 'static) -> Self {
-        Self {
-            stream: Box::new(stream),
-            #[cfg(feature = "ssh")]
-            _program: None,
-        }
-    }
-}
-
 impl hyper_util::client::legacy::connect::Connection for Connection {
     fn connected(&self) -> hyper_util::client::legacy::connect::Connected {
         hyper_util::client::legacy::connect::Connected::new()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -3,13 +3,15 @@
 
 use std::io;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, Join, join};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use mcp_lifecycle_core::lock::Lock;
+
+use tokio::io::{AsyncReadExt, join};
+use tokio::process::{ChildStderr, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::io::InspectReader;
 
 const KEPT: usize = 1024;
 
@@ -20,21 +22,19 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct Ssh {
     url: String,
     /// Last stderr output of the latest ssh, once it has ended.
-    words: Mutex<watch::Receiver<Option<String>>>,
+    words: Lock<watch::Receiver<Option<String>>>,
 }
-
-type Streams = Join<ChildStdout, ChildStdin>;
 
 impl Ssh {
     pub(super) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
-            words: Mutex::new(watch::channel(None).1),
+            words: Lock::new(watch::channel(None).1),
         }
     }
 
-    /// Starts an ssh in its own process group, beyond terminal signals. Dropping its handle kills it.
-    pub(super) fn connect(&self) -> io::Result<(Child, Streams)> {
+    /// Starts an ssh in its own process group, beyond terminal signals. Dropping its streams kills it.
+    pub(super) fn connect(&self) -> io::Result<impl super::Stream + use<>> {
         let mut child = Command::new("ssh")
             .process_group(0)
             .args(arguments(&self.url))
@@ -49,14 +49,17 @@ impl Ssh {
         };
         let (sender, words) = watch::channel(None);
         drop(tokio::spawn(listen(stderr, sender)));
-        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = words;
-        Ok((child, join(stdout, stdin)))
+        *self.words.lock() = words;
+        // The reader owns the child.
+        let stdout = InspectReader::new(stdout, move |_: &[u8]| {
+            let _ = &child;
+        });
+        Ok(join(stdout, stdin))
     }
 
     /// Waits briefly for the end of the latest ssh and returns its stderr output.
     pub(super) async fn last_words(&self) -> Option<String> {
-        let words = self.words.lock();
-        let mut words = words.unwrap_or_else(PoisonError::into_inner).clone();
+        let mut words = self.words.lock().clone();
         let said = timeout(LAST_WORDS, words.wait_for(Option::is_some)).await;
         let said = said.ok()?.ok()?.clone()?;
         (!said.is_empty()).then(|| format!("ssh: {said}"))

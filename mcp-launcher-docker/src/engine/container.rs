@@ -11,6 +11,7 @@ use bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
     StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
+use futures_util::stream::{FusedStream, pending, repeat};
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
@@ -47,30 +48,11 @@ pub(crate) struct Attached {
     pub(crate) output: Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>,
 }
 
-/// The response to a wait: the exit code, once.
-pub(crate) struct WaitStream(Pin<Box<dyn Stream<Item = Result<i64, Error>> + Send>>);
+/// The response to a wait: the exit code, once; then `Err(Meaning::Unknown)`.
+pub(crate) type WaitStream = Pin<Box<dyn FusedStream<Item = Result<i64, Meaning>> + Send>>;
 
-impl WaitStream {
-    /// Returns the code; `Err(Meaning::Unknown)` if the connection ended without one.
-    pub(crate) async fn code(&mut self) -> Result<i64, Meaning> {
-        match self.0.next().await {
-            Some(Ok(code)) => Ok(code),
-            Some(Err(error)) => Err(Meaning::of(&error)),
-            None => Err(Meaning::Unknown),
-        }
-    }
-}
-
-pub(crate) struct OomStream(Pin<Box<dyn Stream<Item = ()> + Send>>);
-
-impl OomStream {
-    /// Waits for the next kill; never completes if the connection ends.
-    pub(crate) async fn next(&mut self) {
-        if self.0.next().await.is_none() {
-            std::future::pending().await
-        }
-    }
-}
+/// Kills for lack of memory. Without an end, also if the connection ends.
+pub(crate) type OomStream = Pin<Box<dyn FusedStream<Item = ()> + Send>>;
 
 impl Engine {
     /// Watches for out-of-memory kills. The first poll sends the request.
@@ -84,7 +66,7 @@ impl Engine {
         let docker = self.docker(ANSWER_LIMIT).await?;
         let events = docker.events(Some(options));
         let events = events.filter_map(async |event| event.ok().map(drop));
-        Ok(OomStream(Box::pin(events)))
+        Ok(Box::pin(events.chain(pending()).fuse()))
     }
 
     pub(crate) async fn unpack(&self, id: &str, archive: Vec<u8>) -> Result<(), EngineError> {
@@ -134,9 +116,9 @@ impl Engine {
         let codes = answers.map(|answer| match answer {
             Ok(response) => Ok(response.status_code),
             Err(Error::DockerContainerWaitError { code, .. }) => Ok(code),
-            Err(error) => Err(error),
+            Err(error) => Err(Meaning::of(&error)),
         });
-        Ok(WaitStream(Box::pin(codes)))
+        Ok(Box::pin(codes.chain(repeat(Err(Meaning::Unknown))).fuse()))
     }
 
     /// Sends a signal. Succeeds if the container does not run or exist.

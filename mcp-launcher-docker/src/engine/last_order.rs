@@ -1,11 +1,12 @@
 //! Requests the removal of a container without a runtime: the host may exit right after it dropped its
 //! last server. The daemon completes a removal without its client (moby's `ContainerRm`).
 
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::Engine;
 
@@ -33,29 +34,15 @@ impl Engine {
 
 /// Connects within the limit: with a full backlog `connect(2)` would block for ever.
 fn connect(path: &Path) -> io::Result<UnixStream> {
-    use nix::errno::Errno;
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-
-    let address = UnixAddr::new(path)?;
-    #[cfg(target_os = "linux")]
-    let flags = SockFlag::SOCK_CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = SockFlag::empty();
-    let found = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    let stream = UnixStream::from(found);
-    #[cfg(not(target_os = "linux"))]
-    nix::fcntl::fcntl(
-        &stream,
-        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
-    )?;
-    stream.set_nonblocking(true)?;
-    let deadline = Instant::now() + LIMIT;
+    let (address, deadline) = (SockAddr::unix(path)?, Instant::now() + LIMIT);
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
     loop {
-        match connect(stream.as_raw_fd(), &address) {
-            Err(Errno::EAGAIN) if Instant::now() < deadline => {
+        match socket.connect(&address) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            connected => return connected.map(|()| stream).map_err(io::Error::from),
+            connected => return connected.map(|()| socket.into()),
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Turns an [`Endpoint`] into bollard's client. Connections to a remote engine are kept for a while.
 
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bollard::errors::Error;
@@ -12,9 +9,8 @@ use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker};
 use hyper::Uri;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tower_service::Service;
 
-use crate::dial::{Connection, Dial};
+use crate::dial::Dial;
 use crate::endpoint::Endpoint;
 
 /// In seconds; every request sets its own limit instead.
@@ -29,8 +25,12 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
         let socket = socket.to_string_lossy();
         return Docker::connect_with_unix(&socket, TIMEOUT, API_DEFAULT_VERSION);
     }
-    let connector = Connector(Arc::new(Dial::to(endpoint)?));
-    let dial = Arc::clone(&connector.0);
+    let dial = Arc::new(Dial::to(endpoint)?);
+    let connecting = Arc::clone(&dial);
+    let connector = tower::service_fn(move |_: Uri| {
+        let dial = Arc::clone(&connecting);
+        Box::pin(async move { dial.connect().await.map(TokioIo::new) })
+    });
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
@@ -49,22 +49,4 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
         }
     };
     Docker::connect_with_custom_transport(send, Some("http://docker"), TIMEOUT, API_DEFAULT_VERSION)
-}
-
-#[derive(Clone)]
-struct Connector(Arc<Dial>);
-
-impl Service<Uri> for Connector {
-    type Response = TokioIo<Connection>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let dial = Arc::clone(&self.0);
-        Box::pin(async move { dial.connect().await.map(TokioIo::new) })
-    }
 }

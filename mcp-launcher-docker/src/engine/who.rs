@@ -2,7 +2,8 @@
 //! proves nothing about a container of the first.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use mcp_lifecycle_core::lock::Lock;
 
 use bollard::Docker;
 use bollard::errors::Error;
@@ -14,14 +15,14 @@ pub(super) struct Greeted {
     pub(super) docker: Docker,
     /// `None` if it does not identify itself.
     id: Option<String>,
-    socket: Mutex<Option<SocketFile>>,
+    socket: Lock<Option<SocketFile>>,
 }
 
 type SocketFile = (u64, u64);
 
 impl Engine {
     pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted, EngineError> {
-        let socket = Mutex::new(self.socket_file());
+        let socket = Lock::new(self.socket_file());
         let id = self.ask_who(&docker).await?;
         Ok(Greeted { docker, id, socket })
     }
@@ -36,12 +37,7 @@ impl Engine {
         let Some(id) = &greeted.id else {
             return Ok(());
         };
-        let known = || {
-            greeted
-                .socket
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let known = || greeted.socket.lock();
         let socket = self.socket_file();
         if socket != before {
             return Err(other());

@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use tracing::warn;
 
@@ -43,7 +45,7 @@ pub(crate) struct Wills {
     instance: String,
     role: Role,
     /// `None` if it could not be started; the next creation retries.
-    by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
+    by_socket: Lock<BTreeMap<PathBuf, Option<LastWill>>>,
 }
 
 /// The process, while the host lives. Dropping it ends it.
@@ -53,7 +55,7 @@ struct LastWill(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     order: Order,
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -71,12 +73,12 @@ impl Wills {
         Self {
             instance: instance.to_owned(),
             role,
-            by_socket: Mutex::default(),
+            by_socket: Lock::default(),
         }
     }
 
     pub(crate) fn cover(&self, socket: &Path) {
-        let mut wills = self.lock();
+        let mut wills = self.by_socket.lock();
         if !is_possible() || matches!(wills.get(socket), Some(Some(_))) {
             return;
         }
@@ -94,15 +96,9 @@ impl Wills {
 
     /// Returns whether the process for this engine lives; `None` if none was needed yet.
     pub(crate) fn is_alive(&self, socket: &Path) -> Option<bool> {
-        let wills = self.lock();
+        let wills = self.by_socket.lock();
         let will = wills.get(socket)?;
         Some(will.as_ref().is_some_and(LastWill::is_alive))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Option<LastWill>>> {
-        self.by_socket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,15 +106,15 @@ impl LastWill {
     fn begin(order: Order) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             order,
-            state: Mutex::default(),
+            state: Lock::default(),
         });
-        let stdout = shared.start(&mut shared.state())?;
+        let stdout = shared.start(&mut shared.state.lock())?;
         CONTROL.spawn(replace(Arc::clone(&shared), stdout))?;
         Ok(Self(shared))
     }
 
     fn is_alive(&self) -> bool {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         let child = state.process.as_mut().map(|(child, _)| child);
         child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
@@ -126,7 +122,7 @@ impl LastWill {
 
 impl Drop for LastWill {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.over = true;
         // No container of this host is left.
         state.end();
@@ -134,10 +130,6 @@ impl Drop for LastWill {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn start(&self, state: &mut State) -> io::Result<ChildStdout> {
         let (child, stdin, stdout) = spawn(&self.order)?;
         state.process = Some((child, stdin));
@@ -163,7 +155,7 @@ async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
             closed(stdout).await;
         }
         tokio::time::sleep(PAUSE * 2_u32.pow(replacement)).await;
-        let mut state = shared.state();
+        let mut state = shared.state.lock();
         if state.over {
             return;
         }

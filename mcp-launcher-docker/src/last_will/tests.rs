@@ -81,7 +81,7 @@ fn it_ends_with_its_launcher() {
     assert_eq!(wills.is_alive(socket), None);
     wills.cover(socket);
     assert_eq!(wills.is_alive(socket), Some(true));
-    let pid = pid(wills.lock()[socket].as_ref().unwrap());
+    let pid = pid(wills.by_socket.lock()[socket].as_ref().unwrap());
     // It cannot be replaced by another program, and needs no executable file system.
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     let program = program.to_string_lossy();
@@ -116,7 +116,7 @@ fn one_that_died_is_replaced() {
     });
     let will = LastWill::begin(order(&daemon.socket())).unwrap();
     let first = pid(&will);
-    let state = || will.0.state();
+    let state = || will.0.state.lock();
     state().process.as_mut().unwrap().0.kill().unwrap();
     let deadline = std::time::Instant::now() + LIMIT;
     while !will.is_alive() || pid(&will) == first {
@@ -146,7 +146,7 @@ fn listed(request: &str, count: u8) -> crate::fake::Answer {
 }
 
 fn pid(will: &LastWill) -> u32 {
-    let state = will.0.state();
+    let state = will.0.state.lock();
     state.process.as_ref().map_or(0, |(child, _)| child.id())
 }
 
@@ -258,7 +258,7 @@ fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
         }
     };
     let will = LastWill::begin(order(Path::new("/no/such/socket"))).unwrap();
-    let state = || will.0.state();
+    let state = || will.0.state.lock();
     let taken = crate::alone::fill_descriptors();
     state().process.as_mut().unwrap().0.kill().unwrap();
     eventually(&|| state().process.is_none());

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use super::{DockerLauncher, Settings, Shared};
 use crate::container::Unfinished;
@@ -17,7 +19,7 @@ pub struct DockerLauncherBuilder {
     settings: Settings,
 }
 
-setters! { DockerLauncherBuilder:
+mcp_lifecycle_core::setters! { DockerLauncherBuilder:
     /// Sets the engine's address, instead of finding it.
     endpoint(endpoint: Endpoint) |it| it.endpoint = Some(endpoint);
     /// Sets the image of servers without one.
@@ -75,7 +77,7 @@ impl DockerLauncherBuilder {
             shared: Arc::new(Shared {
                 engine: Arc::new(Engine::new(endpoint)),
                 settings: self.settings,
-                host: Mutex::new(None),
+                host: Lock::new(None),
                 unfinished: Unfinished::default(),
             }),
         })

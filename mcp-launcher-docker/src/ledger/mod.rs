@@ -17,8 +17,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
+
+use mcp_lifecycle_core::lock::Lock;
 
 use nix::sys::stat::{Mode, fstat};
 use tracing::warn;
@@ -40,7 +42,7 @@ pub(crate) struct Ledger {
     /// The name of its directory, by which its containers are judged.
     domain: String,
     directory: PathBuf,
-    held: Mutex<Held>,
+    held: Lock<Held>,
 }
 
 /// A locked file in an open directory. Both can be removed and created again.
@@ -63,7 +65,7 @@ impl Ledger {
                 instance,
                 domain,
                 directory: home.path().to_owned(),
-                held: Mutex::new(Held { home, file, noted }),
+                held: Lock::new(Held { home, file, noted }),
             })
         })
     }
@@ -93,7 +95,7 @@ impl Ledger {
     }
 
     fn renew(&self) -> io::Result<()> {
-        let held = &mut *self.held();
+        let held = &mut *self.held.lock();
         if !is_at(&self.directory.join(name_of(&self.instance)), &held.file) {
             // It was removed, maybe with its directory.
             held.home = Home::make(&self.directory, held.home.of_user).map_err(home::problem)?;
@@ -102,10 +104,6 @@ impl Ledger {
         held.file.set_modified(SystemTime::now())?;
         // Its name is in the labels of all containers of this host.
         domain::keep(&held.home, &self.domain)
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the directory of the ledger.
@@ -130,7 +128,7 @@ impl Ledger {
     /// Records that containers are about to be created there. Called before the first creation, so
     /// that a host that dies within it is cleaned up.
     pub(crate) fn note(&self, endpoint: &str) -> io::Result<()> {
-        let held = &mut *self.held();
+        let held = &mut *self.held.lock();
         if !held.noted.lines().any(|line| line == endpoint) {
             let line = format!("{endpoint}\n");
             write(&mut held.file, line.as_bytes())?;
@@ -142,7 +140,7 @@ impl Ledger {
     /// Stores a program in its directory, executable by every user.
     pub(crate) fn keep_file(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         const MODE: Mode = Mode::from_bits_truncate(0o555);
-        let held = self.held();
+        let held = self.held.lock();
         let home = &held.home;
         let path = home.path().join(name);
         let is_fit = |file: File| -> io::Result<bool> {
@@ -196,7 +194,7 @@ fn name_of(instance: &str) -> String {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        let _ = self.held().home.remove(&name_of(&self.instance));
+        let _ = self.held.lock().home.remove(&name_of(&self.instance));
     }
 }
 

@@ -12,7 +12,7 @@ fn seen(dir: &tempfile::TempDir) -> Vec<ForeignLedger> {
 
 /// As a death does: the lock goes, the file stays.
 fn die(ledger: &Ledger) {
-    ledger.held().file.unlock().unwrap();
+    ledger.held.lock().file.unlock().unwrap();
 }
 
 #[test]

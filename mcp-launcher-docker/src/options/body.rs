@@ -10,10 +10,10 @@ use bollard::models::{
     MountType, RestartPolicy, RestartPolicyNameEnum,
 };
 use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
+use mcp_lifecycle_core::backend::options::unreserved;
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin, raw};
-use crate::labels;
 use crate::supervised::Supervision;
 
 /// Default number of processes and threads.
@@ -128,17 +128,7 @@ fn all_labels(
     options: &ContainerOptions,
     owner: HashMap<String, String>,
 ) -> Result<HashMap<String, String>, SpecError> {
-    if let Some(key) = options
-        .labels
-        .keys()
-        .find(|key| key.starts_with(labels::PREFIX))
-    {
-        let problem = format!(
-            "`{key}`: labels that begin with {} are set by the launcher",
-            labels::PREFIX
-        );
-        return Err(invalid("labels", problem));
-    }
+    unreserved(options.labels.keys())?;
     let mut all: HashMap<_, _> = options.labels.clone().into_iter().collect();
     all.extend(owner);
     Ok(all)

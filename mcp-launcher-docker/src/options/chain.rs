@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
 
-setters! { ContainerOptions:
+mcp_lifecycle_core::setters! { ContainerOptions:
     /// Sets the image.
     image(image: impl Into<String>) |it| it.image = Some(image.into());
     /// Sets the required ID of the image: `sha256:` and 64 digits. The image says where to pull it

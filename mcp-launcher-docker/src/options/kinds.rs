@@ -4,20 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::ByteSize;
 
-/// The image pull policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum PullPolicy {
-    /// Pull if the engine does not have it.
-    #[default]
-    Missing,
-    /// Pull before every launch.
-    Always,
-    /// Never pull: a missing image is an error.
-    Never,
-}
-
 /// Process 1 of the container, which receives signals and orphans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -11,7 +11,8 @@ use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder, SpecError};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use body::{Defaults, Plan, plan};
-pub use kinds::{Init, Mount, PullPolicy};
+pub use kinds::{Init, Mount};
+pub use mcp_lifecycle_core::backend::options::PullPolicy;
 pub use size::ByteSize;
 
 /// The options of a container, given as the options of its server's [`ServerSpec`]. Configuration

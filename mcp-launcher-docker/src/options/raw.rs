@@ -1,16 +1,13 @@
 //! Merges raw fields of the engine's request over the options. Pure.
 
 use bollard::models::ContainerCreateBody;
-use mcp_lifecycle_core::backend::fields;
+use mcp_lifecycle_core::backend::fields::{invalid, over};
+use mcp_lifecycle_core::backend::options::{LIFECYCLE, OPTION, Ours, SPEC, known, refuse};
 use mcp_lifecycle_core::launch::SpecError;
 use serde_json::{Map, Value};
 
-const OPTION: &str = "the launcher's option of that name sets it";
-const SPEC: &str = "the server's specification sets it";
-const LIFECYCLE: &str = "the server's lifecycle rests on it";
-
 /// The fields that cannot be set here, and why.
-const OURS: &[(&str, &str)] = &[
+const OURS: Ours = &[
     ("Image", OPTION),
     ("Labels", OPTION),
     ("Env", SPEC),
@@ -39,28 +36,13 @@ pub(super) fn merge(
     if fields.is_empty() {
         return Ok(body);
     }
-    for (path, why) in OURS {
-        if fields::set_at(fields, path).is_some() {
-            return Err(wrong(format!("`{path}` cannot be set here: {why}")));
-        }
+    refuse("create_body", fields, OURS)?;
+    let whole = serde_json::to_value(body);
+    let mut whole = whole.map_err(|error| invalid("create_body", error.to_string()))?;
+    if let Value::Object(whole) = &mut whole {
+        over(whole, fields.clone());
     }
-    let failed = |error: serde_json::Error| wrong(error.to_string());
-    let mut whole = match serde_json::to_value(body).map_err(failed)? {
-        Value::Object(whole) => whole,
-        _ => Map::new(),
-    };
-    fields::over(&mut whole, fields.clone());
-    let body: ContainerCreateBody = serde_json::from_value(whole.into()).map_err(failed)?;
-    // Unknown fields were dropped silently.
-    let kept = serde_json::to_value(&body).map_err(failed)?;
-    match fields::missing(&fields.clone().into(), &kept) {
-        Some(path) => Err(wrong(format!("the engine's API has no `{path}`"))),
-        None => Ok(body),
-    }
-}
-
-fn wrong(problem: String) -> SpecError {
-    fields::invalid("create_body", problem)
+    known("create_body", &fields.clone().into(), whole)
 }
 
 #[cfg(test)]

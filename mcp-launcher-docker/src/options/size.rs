@@ -1,14 +1,12 @@
 //! Readable byte sizes. By hand: `512m` is in powers of 1000 for `bytesize`, and in powers of 1024
 //! for engines.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 /// A number of bytes: `1048576`, `"512m"`, `"2g"`, `"1t"`. Units are powers of 1024,
 /// as with `docker run --memory`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "u64")]
 pub struct ByteSize(u64);
 
 impl ByteSize {
@@ -27,10 +25,10 @@ impl ByteSize {
     }
 }
 
-impl FromStr for ByteSize {
-    type Err = String;
+impl TryFrom<&str> for ByteSize {
+    type Error = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn try_from(text: &str) -> Result<Self, String> {
         let lower = text.trim().to_ascii_lowercase();
         let number = lower.trim_end_matches(['b', 'i', 'k', 'm', 'g', 't']);
         let shift = match lower[number.len()..].trim_end_matches(['i', 'b']) {
@@ -51,43 +49,32 @@ fn wrong(text: &str) -> String {
     format!("`{text}` is not a number of bytes; write 1048576, \"512m\" or \"2g\"")
 }
 
-impl TryFrom<&str> for ByteSize {
-    type Error = String;
-
-    fn try_from(text: &str) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl From<u64> for ByteSize {
     fn from(bytes: u64) -> Self {
         Self(bytes)
     }
 }
 
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+impl From<ByteSize> for u64 {
+    fn from(size: ByteSize) -> Self {
+        size.0
     }
 }
 
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u64),
+    Text(String),
 }
 
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(u64),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
+impl TryFrom<Written> for ByteSize {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
             Written::Number(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => text.parse().map_err(de::Error::custom),
+            Written::Text(text) => Self::try_from(&*text),
         }
     }
 }
@@ -98,7 +85,7 @@ mod tests {
 
     #[test]
     fn units_are_powers_of_1024() {
-        let of = |text: &str| text.parse::<ByteSize>().map(ByteSize::bytes);
+        let of = |text: &str| ByteSize::try_from(text).map(ByteSize::bytes);
         assert_eq!(of("10"), Ok(10));
         assert_eq!(of("512m"), Ok(512 << 20));
         assert_eq!(of("2GiB"), Ok(2 << 30));

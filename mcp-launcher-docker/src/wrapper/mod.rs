@@ -4,19 +4,19 @@ mod mounts;
 mod nested;
 mod policy;
 mod proxy;
-mod respec;
 mod socket;
 mod terminator;
 mod track;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
     ErrorChain, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
     Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics, UnknownRemnant,
 };
+use mcp_lifecycle_core::lock::Lock;
 
 pub use policy::ReapPolicy;
 
@@ -69,7 +69,7 @@ pub enum ProxyMode {
 pub struct ContainerTracker<L> {
     launcher: L,
     settings: Settings,
-    host: Mutex<Option<Host>>,
+    host: Lock<Option<Host>>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ struct Settings {
     ledgers: Place,
 }
 
-setters! { ContainerTracker<L>:
+mcp_lifecycle_core::setters! { ContainerTracker<L>:
     /// Sets which containers end with their server. Tied ones by default.
     reap(policy: ReapPolicy) |it| it.settings.reap = policy;
     /// Sets when a server gets a proxy to the engine.
@@ -113,7 +113,7 @@ impl<L> ContainerTracker<L> {
                 last_will: true,
                 ledgers: Place::OfUser,
             },
-            host: Mutex::new(None),
+            host: Lock::new(None),
         }
     }
 

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{LaunchErrorKind, ServerSpec};
+use mcp_lifecycle_core::lock::Lock;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -14,7 +15,6 @@ use super::inject::{self, Creates};
 use super::nested::{End, Means, Nested};
 use super::policy::ReapPolicy;
 use super::proxy::{Additions, Proxy};
-use super::respec::{self, Changes};
 use super::socket;
 use super::{ProxyMode, Settings, mounts};
 use crate::endpoint::{Endpoint, Surroundings};
@@ -92,7 +92,7 @@ enum Way {
 
 pub(super) fn prepare(
     settings: &Settings,
-    host: &Mutex<Option<Host>>,
+    host: &Lock<Option<Host>>,
     spec: &ServerSpec,
 ) -> Result<Tracking, LaunchErrorKind> {
     let env = spec.env().resolve(std::env::vars_os());
@@ -205,15 +205,14 @@ fn by_proxy(
             let around = mounts::around(program, spec.args(), &path, engine, is_root());
             Some(around)
         });
-    let changes = Changes {
-        command,
-        engine: vec![
-            ("DOCKER_HOST", format!("unix://{}", path.display()).into()),
-            // They apply to the engine, not to the proxy.
-            ("DOCKER_TLS_VERIFY", OsString::new()),
-        ],
+    let changed = match command {
+        Some((program, args)) => spec.to_builder().command(program, args),
+        None => spec.to_builder(),
     };
-    let spec = respec::with(spec, changes)?;
+    // It overrides DOCKER_CONTEXT and the CLI's current context. DOCKER_TLS_VERIFY applies to the
+    // engine, not to the proxy.
+    let changed = changed.env("DOCKER_HOST", format!("unix://{}", path.display()));
+    let spec = changed.env("DOCKER_TLS_VERIFY", "").build()?;
     let additions = Additions {
         mark: mark.clone(),
         policy: settings.reap,
@@ -237,20 +236,16 @@ fn by_labels(
     let program = spec.program().unwrap_or_default().to_owned();
     let known = ENGINE.into_iter().filter(|_| creates.is_docker);
     let engine = known.filter_map(|name| Some((name, env.get(OsStr::new(name))?.clone())));
-    let changes = Changes {
-        command: Some((
-            program.clone(),
-            creates.labelled(spec.args(), &mark.with_fate(!keep)),
-        )),
-        engine: engine.collect(),
-    };
+    let args = creates.labelled(spec.args(), &mark.with_fate(!keep));
+    let labelled = spec.to_builder().command(program.clone(), args);
+    let labelled = engine.fold(labelled, |spec, (name, value)| spec.env(name, value));
     let cli = Cli {
         program,
         globals: creates.globals.clone(),
         env: env.into_iter().collect(),
         directory: spec.cwd().map(Path::to_owned),
     };
-    Ok((respec::with(spec, changes)?, Means::Cli { cli, keep }))
+    Ok((labelled.build()?, Means::Cli { cli, keep }))
 }
 
 fn is_root() -> bool {

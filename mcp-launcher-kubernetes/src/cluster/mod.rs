@@ -9,8 +9,9 @@ pub(crate) mod scripted;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use futures_util::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
 use http::Request;
@@ -53,7 +54,7 @@ pub(crate) struct Source {
 pub(crate) struct Cluster {
     source: Source,
     connected: OnceCell<Connected>,
-    failed: Mutex<Option<(Instant, ClusterError)>>,
+    failed: Lock<Option<(Instant, ClusterError)>>,
 }
 
 struct Connected {
@@ -67,7 +68,7 @@ impl Cluster {
         Self {
             source,
             connected: OnceCell::new(),
-            failed: Mutex::default(),
+            failed: Lock::default(),
         }
     }
 
@@ -82,7 +83,7 @@ impl Cluster {
     /// Connects, one caller at a time. Callers that waited for an attempt share its failure.
     async fn connected(&self) -> Result<&Connected, ClusterError> {
         let asked = Instant::now();
-        let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = || self.failed.lock();
         let connect = async || {
             let since = |(at, _): &&(Instant, _)| *at >= asked;
             if let Some((_, error)) = failed().as_ref().filter(since) {

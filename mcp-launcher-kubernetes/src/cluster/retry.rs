@@ -1,8 +1,9 @@
 //! Retries of requests, bounded in time. By hand: two budgets are shared by all requests of an
 //! operation, and a request in flight is never dropped, which crates for retries have not.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +53,7 @@ impl Pauses {
 
 /// The time budget of an operation, shared by all its requests.
 pub(crate) struct Patience {
-    left: Mutex<Left>,
+    left: Lock<Left>,
     cancelled: CancellationToken,
     told: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -71,7 +72,7 @@ impl Patience {
 
     pub(crate) fn new() -> Self {
         Self {
-            left: Mutex::new(Left {
+            left: Lock::new(Left {
                 silent: Self::SILENT,
                 busy: Self::BUSY,
                 words: String::new(),
@@ -137,7 +138,7 @@ impl Patience {
     /// Charges the budget for a request and the pause after it. Returns the length of that pause.
     fn spend(&self, error: &ClusterError, asked: Duration, pause: Duration) -> Option<Duration> {
         let pause = {
-            let mut left = self.left();
+            let mut left = self.left.lock();
             let left = match error.meaning() {
                 Meaning::Busy(_) => &mut left.busy,
                 Meaning::Unheard | Meaning::Unaccepted => &mut left.silent,
@@ -154,15 +155,11 @@ impl Patience {
             return None;
         }
         let words = error.to_string();
-        if self.left().words != words {
+        if self.left.lock().words != words {
             (self.told)(&words);
-            self.left().words = words;
+            self.left.lock().words = words;
         }
         Some(pause)
-    }
-
-    fn left(&self) -> MutexGuard<'_, Left> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

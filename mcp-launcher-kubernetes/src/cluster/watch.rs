@@ -13,12 +13,14 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::WatchEvent;
+use mcp_lifecycle_core::backend::known::learn;
+use mcp_lifecycle_core::lock::Lock;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -45,7 +47,7 @@ pub(crate) struct Watcher(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     selector: String,
-    state: Mutex<State>,
+    state: Lock<State>,
     left: Notify,
 }
 
@@ -80,20 +82,20 @@ impl Watcher {
         Self(Arc::new(Shared {
             cluster,
             selector,
-            state: Mutex::default(),
+            state: Lock::default(),
             left: Notify::new(),
         }))
     }
 
     pub(crate) fn beginning(self, version: String) -> Self {
-        self.state().begins = Some(version);
+        self.0.state.lock().begins = Some(version);
         self
     }
 
     /// Watches the pod of this name from now on. Called on the control thread, before the creation.
     pub(crate) fn enter(&self, name: &str) -> Entry {
         let (sender, seen) = channel::channel(Seen::default());
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let watched = Watched {
             seen: sender,
             exists: false,
@@ -111,13 +113,9 @@ impl Watcher {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn run(self) {
         let mut pauses = Pauses::new();
-        let mut version = self.state().begins.take();
+        let mut version = self.0.state.lock().begins.take();
         while self.is_needed() {
             let watched = match &mut version {
                 None => self.list().await.map(|listed| version = Some(listed)),
@@ -141,29 +139,29 @@ impl Watcher {
             }
             warn!(%error, "pods are not watched at the moment");
             let lost = lost(&error);
-            for watched in self.state().entries.values() {
-                change(watched, |seen| seen.lost = Some(lost.clone()));
+            for watched in self.0.state.lock().entries.values() {
+                learn(&watched.seen, |seen| seen.lost = Some(lost.clone()));
             }
             pauses.after(&error).await;
         }
     }
 
     fn is_heard(&self) {
-        for watched in self.state().entries.values() {
-            change(watched, |seen| seen.lost = None);
+        for watched in self.0.state.lock().entries.values() {
+            learn(&watched.seen, |seen| seen.lost = None);
         }
     }
 
     /// Returns whether any pod is left; if not, the watch counts as stopped.
     fn is_needed(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         state.runs = !state.entries.is_empty();
         state.runs
     }
 
     async fn list(&self) -> Result<String, ClusterError> {
         let known: Vec<String> = {
-            let state = self.state();
+            let state = self.0.state.lock();
             let exist = state.entries.iter().filter(|(_, watched)| watched.exists);
             exist.map(|(name, _)| name.clone()).collect()
         };
@@ -258,13 +256,13 @@ impl Watcher {
     }
 
     fn is_selected(&self, name: &str) {
-        if let Some(watched) = self.state().entries.get_mut(name) {
+        if let Some(watched) = self.0.state.lock().entries.get_mut(name) {
             watched.is_looked_for = false;
         }
     }
 
     fn look_for(&self, name: &str) {
-        if let Some(watched) = self.state().entries.get_mut(name)
+        if let Some(watched) = self.0.state.lock().entries.get_mut(name)
             && !std::mem::replace(&mut watched.is_looked_for, true)
         {
             tokio::spawn(self.clone().look(name.to_owned()));
@@ -281,14 +279,14 @@ impl Watcher {
                     sleep(LOOKS).await;
                 }
                 Err(error) if error.meaning() == Meaning::Absent => {
-                    if let Some(watched) = self.state().entries.get(&name) {
-                        change(watched, Seen::is_missing);
+                    if let Some(watched) = self.0.state.lock().entries.get(&name) {
+                        learn(&watched.seen, Seen::is_missing);
                     }
                 }
                 Err(error) => {
                     warn!(pod = name, %error, "a pod whose labels were changed is not seen at the moment");
-                    if let Some(watched) = self.state().entries.get(&name) {
-                        change(watched, |seen| seen.lost = Some(lost(&error)));
+                    if let Some(watched) = self.0.state.lock().entries.get(&name) {
+                        learn(&watched.seen, |seen| seen.lost = Some(lost(&error)));
                     }
                     pauses.after(&error).await;
                 }
@@ -297,20 +295,20 @@ impl Watcher {
     }
 
     fn has_to_look(&self, name: &str) -> bool {
-        let state = self.state();
+        let state = self.0.state.lock();
         state.entries.get(name).is_some_and(|watched| {
             watched.is_looked_for && watched.seen.borrow().object == Object::Present
         })
     }
 
     fn tell(&self, name: &str, facts: Facts, object: Object) {
-        if let Some(watched) = self.state().entries.get_mut(name) {
+        if let Some(watched) = self.0.state.lock().entries.get_mut(name) {
             let ours = watched.uid.get_or_insert_with(|| facts.uid.clone());
             if *ours != facts.uid {
-                change(watched, Seen::is_missing);
+                learn(&watched.seen, Seen::is_missing);
                 return;
             }
-            change(watched, |seen| {
+            learn(&watched.seen, |seen| {
                 // A deleted object does not return: this event is older than the deletion.
                 if object != Object::Present || seen.object == Object::Present {
                     seen.told(facts);
@@ -328,14 +326,6 @@ fn lost(error: &ClusterError) -> Lost {
     }
 }
 
-fn change(watched: &Watched, change: impl FnOnce(&mut Seen)) {
-    watched.seen.send_if_modified(|seen| {
-        let before = seen.clone();
-        change(seen);
-        *seen != before
-    });
-}
-
 impl Entry {
     pub(crate) fn seen(&self) -> channel::Receiver<Seen> {
         self.seen.clone()
@@ -343,10 +333,10 @@ impl Entry {
 
     /// Confirms the creation: from here on a list without the pod is evidence.
     pub(crate) fn exists(&self, facts: Facts) {
-        if let Some(watched) = self.watcher.state().entries.get_mut(&self.name) {
+        if let Some(watched) = self.watcher.0.state.lock().entries.get_mut(&self.name) {
             watched.exists = true;
             watched.uid = Some(facts.uid.clone());
-            change(watched, |seen| {
+            learn(&watched.seen, |seen| {
                 // The watch may have been faster and know more.
                 if seen.last.is_none() {
                     seen.told(facts);
@@ -362,15 +352,17 @@ impl Entry {
 
     /// Records that the server runs, before the kubelet reports it.
     pub(crate) fn runs(&self) {
-        if let Some(watched) = self.watcher.state().entries.get(&self.name) {
-            change(watched, |seen| (seen.created, seen.ran) = (true, true));
+        if let Some(watched) = self.watcher.0.state.lock().entries.get(&self.name) {
+            learn(&watched.seen, |seen| {
+                (seen.created, seen.ran) = (true, true)
+            });
         }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.watcher.state().entries.remove(&self.name);
+        self.watcher.0.state.lock().entries.remove(&self.name);
         self.watcher.0.left.notify_one();
     }
 }

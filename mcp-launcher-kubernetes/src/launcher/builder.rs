@@ -13,7 +13,7 @@ pub struct KubernetesLauncherBuilder {
     settings: Settings,
 }
 
-setters! { KubernetesLauncherBuilder:
+mcp_lifecycle_core::setters! { KubernetesLauncherBuilder:
     /// Sets the kubeconfig, instead of `KUBECONFIG`, `~/.kube/config` or the service account of
     /// the host's own pod, in this order.
     kubeconfig(path: impl Into<PathBuf>) |it| it.source.kubeconfig = Some(path.into());

@@ -169,11 +169,9 @@ impl ServerLauncher for KubernetesLauncher {
         context: &LaunchContext,
     ) -> Result<LaunchedServer, LaunchError> {
         let job = self.job(spec, context)?;
-        let (cancel, outcome) = pod::launch(job).map_err(|error| failed(spec, error.into()))?;
-        let outcome = outcome.await;
-        drop(cancel);
-        let outcome = outcome.unwrap_or_else(|_| Err(ClusterError::cancelled()));
-        outcome.map_err(|error| failed(spec, error))
+        let launched = CONTROL.cancellable(|cancelled| pod::launch(job, cancelled));
+        let launched = launched.await.map_err(ClusterError::from).flatten();
+        launched.map_err(|error| failed(spec, error))
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {

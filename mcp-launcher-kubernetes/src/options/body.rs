@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
+use mcp_lifecycle_core::backend::options::unreserved;
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 use serde_json::{Value, json};
 
@@ -121,7 +122,7 @@ pub(super) fn check(options: &PodOptions) -> Result<(), SpecError> {
 }
 
 fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
-    raw::reserved(options.labels.keys())?;
+    unreserved(options.labels.keys())?;
     let grace = options.grace_seconds.unwrap_or(LEAST_GRACE);
     if grace < LEAST_GRACE {
         return Err(invalid(
@@ -130,9 +131,9 @@ fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
         ));
     }
     let policy = options.pull.map(|policy| match policy {
-        PullPolicy::Missing => "IfNotPresent",
         PullPolicy::Always => "Always",
         PullPolicy::Never => "Never",
+        _ => "IfNotPresent",
     });
     let finalizers = options.finalizer.then(|| json!([labels::FINALIZER]));
     let pod = without_null(json!({

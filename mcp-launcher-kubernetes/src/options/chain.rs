@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Init, PodOptions, PullPolicy};
 
-setters! { PodOptions:
+mcp_lifecycle_core::setters! { PodOptions:
     /// Sets the image.
     image(image: impl Into<String>) |it| it.image = Some(image.into());
     /// Sets when the image is pulled; the cluster's default if unset.

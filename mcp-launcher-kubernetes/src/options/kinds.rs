@@ -1,18 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-/// The image pull policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum PullPolicy {
-    /// Pull if the node does not have it.
-    Missing,
-    /// Pull before every launch.
-    Always,
-    /// Never pull: a missing image is an error.
-    Never,
-}
-
 /// Process 1 of the container, which receives signals and orphans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use body::{Defaults, Owner, Plan, plan};
-pub use kinds::{Init, PullPolicy};
+pub use kinds::Init;
+pub use mcp_lifecycle_core::backend::options::PullPolicy;
 
 /// The options of a pod, given as the options of its server's [`ServerSpec`]. Configuration files
 /// use the names in `docs/kubernetes.md`. Everything else of a pod is set by [`pod`](Self::pod), in

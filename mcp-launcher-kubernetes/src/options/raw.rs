@@ -1,19 +1,15 @@
 //! Merges raw pod fields over the options. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
-use mcp_lifecycle_core::backend::fields::{self, invalid};
+use mcp_lifecycle_core::backend::fields::invalid;
+use mcp_lifecycle_core::backend::options::{LIFECYCLE, OPTION, Ours, SPEC, known, refuse};
 use mcp_lifecycle_core::launch::SpecError;
 use serde_json::{Map, Value};
 
 use crate::facts::SERVER;
-use crate::labels;
-
-const OPTION: &str = "the launcher's option of that name sets it";
-const SPEC: &str = "the server's specification sets it";
-const LIFECYCLE: &str = "the server's lifecycle rests on it";
 
 /// Fields of a pod that cannot be set here, and why.
-const OURS: &[(&str, &str)] = &[
+const OURS: Ours = &[
     ("kind", LIFECYCLE),
     ("status", LIFECYCLE),
     ("metadata.name", LIFECYCLE),
@@ -29,7 +25,7 @@ const OURS: &[(&str, &str)] = &[
     ("spec.hostPID", LIFECYCLE),
 ];
 
-const OURS_OF_SERVER: &[(&str, &str)] = &[
+const OURS_OF_SERVER: Ours = &[
     ("image", OPTION),
     ("command", SPEC),
     ("args", SPEC),
@@ -44,11 +40,7 @@ const OURS_OF_SERVER: &[(&str, &str)] = &[
 
 /// Merges these fields into the pod: objects, and lists of named items by name.
 pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value, SpecError> {
-    for (path, why) in OURS {
-        if fields::set_at(patch, path).is_some() {
-            return Err(wrong(format!("`{path}` cannot be set here: {why}")));
-        }
-    }
+    refuse("pod", patch, OURS)?;
     let spec = patch.get("spec");
     if spec.is_some_and(|spec| !spec.is_object()) {
         return Err(wrong("`spec` has to be an object".to_owned()));
@@ -75,26 +67,11 @@ pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value,
         if name_of_map(container) != Some(SERVER) {
             continue;
         }
-        for (path, why) in OURS_OF_SERVER {
-            if fields::set_at(container, path).is_some() {
-                let problem = format!("`{path}` of container `{SERVER}` cannot be set here: {why}");
-                return Err(wrong(problem));
-            }
-        }
+        refuse("pod", container, OURS_OF_SERVER)?;
     }
     over(&mut pod, &Value::Object(patch.clone()));
-    check(&pod)?;
+    known::<Pod>("pod", &pod, pod.clone())?;
     Ok(pod)
-}
-
-/// Rejects unknown fields, which the API server would drop silently.
-fn check(pod: &Value) -> Result<(), SpecError> {
-    let typed: Pod = serde_json::from_value(pod.clone()).map_err(|e| wrong(e.to_string()))?;
-    let kept = serde_json::to_value(&typed).map_err(|e| wrong(e.to_string()))?;
-    match fields::missing(pod, &kept) {
-        Some(path) => Err(wrong(format!("the API's pod has no `{path}`"))),
-        None => Ok(()),
-    }
 }
 
 fn over(whole: &mut Value, patch: &Value) {
@@ -127,19 +104,6 @@ fn name_of(item: &Value) -> Option<&str> {
 
 fn name_of_map(item: &Map<String, Value>) -> Option<&str> {
     item.get("name").and_then(Value::as_str)
-}
-
-/// Rejects labels that are reserved for this crate.
-pub(super) fn reserved<'a>(mut keys: impl Iterator<Item = &'a String>) -> Result<(), SpecError> {
-    match keys.find(|key| key.starts_with(labels::PREFIX)) {
-        Some(key) => {
-            let prefix = labels::PREFIX;
-            let problem =
-                format!("`{key}`: labels that begin with {prefix} are set by the launcher");
-            Err(invalid("labels", problem))
-        }
-        None => Ok(()),
-    }
 }
 
 fn wrong(problem: String) -> SpecError {

@@ -11,7 +11,8 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Connection;
-use mcp_lifecycle_core::backend::output::Output;
+use mcp_lifecycle_core::backend::output;
+use mcp_lifecycle_core::launch::BoxRead;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -52,12 +53,6 @@ const READ: usize = 8 * 1024;
 
 /// Default keep-alive interval of a session.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
-
-pub(super) struct Streams {
-    pub(super) stdin: Input,
-    pub(super) stdout: Output,
-    pub(super) stderr: Output,
-}
 
 pub(super) struct Attached<S = TokioIo<Upgraded>> {
     socket: WebSocketStream<S>,
@@ -129,13 +124,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
         sent.map_err(|error| broken(&error.to_string()))
     }
 
-    /// Splits into streams and the task that drives them, until `exited` and the end of output.
+    /// Splits into stdin, stdout and stderr, and the task that drives them, until `exited` and the end of output.
     pub(super) fn split(
         self,
         discard: CancellationToken,
         keep_alive: Duration,
         exited: impl Future<Output = ()> + Send + 'static,
-    ) -> (Streams, impl Future<Output = ()> + Send + 'static) {
+    ) -> (
+        Input,
+        [BoxRead; 2],
+        impl Future<Output = ()> + Send + 'static,
+    ) {
         let (sink, stream) = self.socket.split();
         let (input, fed) = mpsc::channel(QUEUE);
         let (out, stdout) = mpsc::channel(QUEUE);
@@ -179,12 +178,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
             }
             drop(outputs);
         };
-        let streams = Streams {
-            stdin: Input(PollSender::new(input)),
-            stdout: Output::new(stdout),
-            stderr: Output::new(stderr),
-        };
-        (streams, task)
+        let stdin = Input(PollSender::new(input));
+        (stdin, [stdout, stderr].map(output), task)
     }
 }
 

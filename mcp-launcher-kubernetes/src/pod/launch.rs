@@ -3,21 +3,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use mcp_lifecycle_core::backend::output::Output;
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress, LaunchedServer};
 use serde::de::IgnoredAny;
-use tokio::sync::{Notify, oneshot, watch as channel};
+use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::attach::Streams;
 use super::come_up::{Ready, come_up};
 use super::keep::{keep, remove_secret, until_end};
 use super::terminator::PodTerminator;
 use super::{Known, LivePod, admitted, progress};
 use crate::cluster::{Cluster, Entry, Kind, LATE_CREATE, Patience, Watcher};
-use crate::control::CONTROL;
 use crate::decide::Seen;
 use crate::error::{ClusterError, Meaning};
 use crate::facts::Facts;
@@ -47,28 +44,10 @@ impl Job {
     }
 }
 
-/// Cancels a launch when dropped.
-pub(crate) struct Cancel {
-    _guard: DropGuard,
-}
-
 type Launched = Result<LaunchedServer, ClusterError>;
 
-/// Starts the launch on the control thread. Dropping the receiver or the guard undoes it at any
-/// point.
-pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Launched>)> {
-    let cancelled = CancellationToken::new();
-    let guard = cancelled.clone().drop_guard();
-    let (sender, receiver) = oneshot::channel();
-    CONTROL.spawn(async move {
-        let outcome = run(job, &cancelled).await;
-        // If the receiver is gone, the server's drop kills it.
-        drop(sender.send(outcome));
-    })?;
-    Ok((Cancel { _guard: guard }, receiver))
-}
-
-async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
+/// Launches; cancelled at any point, undoes it.
+pub(crate) async fn launch(mut job: Job, cancelled: CancellationToken) -> Launched {
     let patience = job.patience().until(cancelled.clone());
     tokio::select! {
         biased;
@@ -276,8 +255,13 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
     let discard = pod.discard.clone();
     let terminator = Arc::new(PodTerminator::new(pod));
     let Some(attached) = ready else {
-        let (stdout, stderr) = (Output::ended(), Box::new(Output::ended()));
-        return LaunchedServer::new(tokio::io::sink(), stdout, Some(stderr), terminator);
+        let none = || tokio::io::empty();
+        return LaunchedServer::new(
+            tokio::io::sink(),
+            none(),
+            Some(Box::new(none())),
+            terminator,
+        );
     };
     let exited = async move {
         // An error means that the pod's tasks are gone.
@@ -285,14 +269,9 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
             .wait_for(|known| known.exit.is_some() || known.end.is_some())
             .await;
     };
-    let (streams, task) = attached.split(discard, job.keep_alive, exited);
+    let (stdin, [stdout, stderr], task) = attached.split(discard, job.keep_alive, exited);
     tokio::spawn(task);
-    let Streams {
-        stdin,
-        stdout,
-        stderr,
-    } = streams;
-    LaunchedServer::new(stdin, stdout, Some(Box::new(stderr)), terminator)
+    LaunchedServer::new(stdin, stdout, Some(stderr), terminator)
 }
 
 #[cfg(test)]

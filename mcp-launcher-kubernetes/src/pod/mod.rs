@@ -20,6 +20,7 @@ mod terminator;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_lifecycle_core::backend::known::learn;
 use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -97,10 +98,6 @@ impl LivePod {
     }
 
     fn learn(&self, change: impl FnOnce(&mut Known)) {
-        self.known.send_if_modified(|known| {
-            let before = known.clone();
-            change(known);
-            *known != before
-        });
+        learn(&self.known, change);
     }
 }

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use mcp_lifecycle_core::backend::known::until;
 use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, RemnantKind,
     ServerIdentity, StepError, TerminationSemantics,
 };
 
-use super::{Known, LivePod};
+use super::LivePod;
 use crate::cluster::{Deletion, Kind, Patience};
 use crate::control::CONTROL;
 use crate::error::Meaning;
@@ -35,15 +36,6 @@ impl PodTerminator {
         Self { pod }
     }
 
-    async fn until(&self, done: impl FnMut(&Known) -> bool) -> Known {
-        let mut known = self.pod.known();
-        // `self` holds the sender.
-        match known.wait_for(done).await {
-            Ok(known) => known.clone(),
-            Err(_) => unreachable!("the pod holds the sender"),
-        }
-    }
-
     fn remnant(&self) -> Remnant {
         let seen = self.pod.entry.seen();
         let seen = seen.borrow();
@@ -68,7 +60,7 @@ impl ProcessTerminator for PodTerminator {
     }
 
     async fn exited(&self) -> ExitStatus {
-        let known = self.until(|known| known.exit.is_some()).await;
+        let known = until(&self.pod.known, |known| known.exit.is_some()).await;
         known.exit.unwrap_or(ExitStatus::Unknown)
     }
 
@@ -106,7 +98,7 @@ impl ProcessTerminator for PodTerminator {
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        let known = self.until(|known| known.end.is_some()).await;
+        let known = until(&self.pod.known, |known| known.end.is_some()).await;
         match known.end {
             Some(Ok(evidence)) => Ok(Gone::proven_by(Evidence::Other(evidence.into()))),
             Some(Err(why)) => Err(StepError::new("prove that the pod has ended", why)),

@@ -1,8 +1,10 @@
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::lock::Lock;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
@@ -11,7 +13,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 #[derive(Debug)]
 pub struct Control {
     name: &'static str,
-    runtime: Mutex<Option<Handle>>,
+    runtime: Lock<Option<Handle>>,
 }
 
 impl Control {
@@ -20,7 +22,7 @@ impl Control {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
-            runtime: Mutex::new(None),
+            runtime: Lock::new(None),
         }
     }
 
@@ -51,8 +53,27 @@ impl Control {
         self.spawn(future)?.await?.map_err(Into::into)
     }
 
+    /// Runs `task` on the thread to its end. Dropping this future cancels the task's token, and its
+    /// result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The same as of [`spawn`](Self::spawn), and a panic of the task.
+    pub async fn cancellable<T, F>(
+        &self,
+        task: impl FnOnce(CancellationToken) -> F,
+    ) -> io::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let cancelled = CancellationToken::new();
+        let _guard = cancelled.clone().drop_guard();
+        Ok(self.spawn(task(cancelled))?.await?)
+    }
+
     fn handle(&self) -> io::Result<Handle> {
-        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runtime = self.runtime.lock();
         if let Some(handle) = &*runtime {
             return Ok(handle.clone());
         }

@@ -2,19 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
 
 const LONGEST: u64 = 1 << 20;
-
-const COMPLAINT: u64 = 2048;
-
-const REST: Duration = Duration::from_millis(300);
 
 /// Result of a helper. Its output may be secret and is left out of `Debug`.
 #[non_exhaustive]
@@ -23,8 +16,6 @@ pub struct Answer {
     pub status: ExitStatus,
     /// Its stdout, a MiB at most.
     pub said: Vec<u8>,
-    /// The beginning of its stderr, 2 KiB at most.
-    pub complaint: Vec<u8>,
 }
 
 impl fmt::Debug for Answer {
@@ -75,49 +66,22 @@ fn is_child(_: nix::unistd::Pid) -> bool {
 pub async fn ask(mut command: Command, input: &[u8]) -> io::Result<Answer> {
     command.kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.stderr(Stdio::piped());
+    command.stderr(Stdio::null());
     #[cfg(unix)]
     command.process_group(0);
     let mut helper = Helper(command.spawn()?);
-    let (stdin, stdout, stderr) = (
-        helper.0.stdin.take(),
-        helper.0.stdout.take(),
-        helper.0.stderr.take(),
-    );
+    let (stdin, stdout) = (helper.0.stdin.take(), helper.0.stdout.take());
     let tell = async {
         if let Some(mut stdin) = stdin {
             // A helper that reads nothing may still answer.
             let _ = stdin.write_all(input).await;
         }
     };
-    let mut complaint = Vec::new();
-    let answer: io::Result<_> = {
-        let answered = async {
-            let ((), said) = tokio::join!(tell, read(stdout));
-            Ok((helper.0.wait().await?, said?))
-        };
-        let (mut answered, mut complained) = (pin!(answered), pin!(keep(stderr, &mut complaint)));
-        tokio::select! {
-            answer = &mut answered => {
-                // A process that it leaves running may hold stderr open.
-                let _ = timeout(REST, complained).await;
-                answer
-            }
-            () = &mut complained => answered.await,
-        }
-    };
-    answer.map(|(status, said)| Answer {
-        status,
-        said,
-        complaint,
+    let ((), said) = tokio::join!(tell, read(stdout));
+    Ok(Answer {
+        status: helper.0.wait().await?,
+        said: said?,
     })
-}
-
-async fn keep(stderr: Option<impl AsyncRead + Unpin>, complaint: &mut Vec<u8>) {
-    if let Some(mut stderr) = stderr {
-        let _ = (&mut stderr).take(COMPLAINT).read_to_end(complaint).await;
-        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
-    }
 }
 
 async fn read(stdout: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
@@ -131,6 +95,7 @@ async fn read(stdout: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -139,14 +104,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_and_a_complaint_are_read_side_by_side() {
+    async fn an_answer_is_read_beside_a_complaint() {
         // More than a pipe holds of each.
         let script = "cat; head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero; exit 3";
         let answer = ask(sh(script), b"a question").await.unwrap();
         assert_eq!(answer.status.code(), Some(3));
         assert!(answer.said.starts_with(b"a question"));
         assert_eq!(answer.said.len(), 200_000 + 10);
-        assert_eq!(answer.complaint.len() as u64, COMPLAINT);
         assert!(!format!("{answer:?}").contains("question"));
     }
 
@@ -170,10 +134,7 @@ mod tests {
         let script = "echo oops >&2; sleep 20 >/dev/null & echo answer";
         let asked = tokio::time::timeout(Duration::from_secs(10), ask(sh(script), b"")).await;
         let answer = asked.expect("an answer in time").unwrap();
-        assert_eq!(
-            (&*answer.said, &*answer.complaint),
-            (&b"answer\n"[..], &b"oops\n"[..])
-        );
+        assert_eq!(answer.said, b"answer\n");
     }
 
     #[tokio::test]

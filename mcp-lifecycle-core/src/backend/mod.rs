@@ -4,5 +4,9 @@
 pub mod control;
 pub mod fields;
 pub mod helper;
-pub mod output;
+pub mod known;
+pub mod options;
+mod output;
 pub mod random;
+
+pub use output::output;

@@ -48,30 +48,15 @@ pub(super) struct Entry {
     call_timeout: Option<MaybeSpan>,
     #[serde(alias = "idle_ttl")]
     idle_ttl: Option<MaybeSpan>,
-    sharing: Option<SharingKey>,
+    sharing: Option<Sharing>,
     #[serde(alias = "max_live")]
     max_live: Option<usize>,
     #[serde(alias = "pass_env", alias = "env_vars", deserialize_with = "strings")]
     pass_env: Vec<String>,
     #[serde(alias = "inherit_env")]
-    inherit_env: Option<InheritKey>,
+    inherit_env: Option<InheritEnv>,
     restart: Option<RestartKey>,
     shutdown: ShutdownKey,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum SharingKey {
-    Shared,
-    Exclusive,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum InheritKey {
-    Default,
-    All,
-    Nothing,
 }
 
 #[derive(Debug, Deserialize)]
@@ -176,8 +161,8 @@ impl Entry {
         if let Some(MaybeSpan(ttl)) = self.idle_ttl {
             options.idle_ttl = ttl;
         }
-        if let Some(SharingKey::Exclusive) = self.sharing {
-            options.sharing = Sharing::Exclusive;
+        if let Some(sharing) = self.sharing {
+            options.sharing = sharing;
         }
         if let Some(restart) = self.restart {
             options.restart = restart.policy();
@@ -212,11 +197,7 @@ impl Entry {
         if let Some(cwd) = &self.cwd {
             builder = builder.cwd(expand(cwd)?);
         }
-        builder = builder.inherit_env(match self.inherit_env {
-            Some(InheritKey::All) => InheritEnv::All,
-            Some(InheritKey::Nothing) => InheritEnv::Nothing,
-            Some(InheritKey::Default) | None => InheritEnv::AllowList,
-        });
+        builder = builder.inherit_env(self.inherit_env.unwrap_or_default());
         for (name, value) in &self.launcher_options {
             builder = builder.option(name, expand_value(value, &expand)?);
         }

@@ -6,7 +6,8 @@ use crate::client::ServerConfig;
 use crate::launch::macros::settings;
 
 /// The number of leases that a pooled server serves at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the kind has its name")]
 pub enum Sharing {

@@ -6,13 +6,15 @@ use super::error::spec::reject_nul;
 use crate::launch::macros::debug_fields;
 
 /// The variables that a server inherits besides the named ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum InheritEnv {
     /// A short list of variables that programs need and that hold no secrets, as in the MCP SDKs:
     /// `HOME LOGNAME PATH SHELL TERM USER`, and the locale, time zone and temporary directory. On
     /// Windows the SDKs' list: system and user directories, `PATHEXT` and the like.
     #[default]
+    #[serde(rename = "default")]
     AllowList,
     /// Everything the host has.
     All,

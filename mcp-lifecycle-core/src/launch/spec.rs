@@ -45,6 +45,14 @@ impl ServerSpec {
         ServerSpecBuilder::new(name.into(), None)
     }
 
+    /// Begins a description that differs from this one.
+    pub fn to_builder(&self) -> ServerSpecBuilder {
+        ServerSpecBuilder {
+            spec: self.clone(),
+            rejected: None,
+        }
+    }
+
     /// Returns the server's name, for logs, reports and people.
     pub fn name(&self) -> &str {
         &self.name
@@ -117,6 +125,13 @@ impl ServerSpecBuilder {
             },
             rejected: None,
         }
+    }
+
+    /// Replaces the program and its arguments.
+    pub fn command(mut self, program: impl Into<OsString>, args: Vec<OsString>) -> Self {
+        self.spec.program = Some(program.into());
+        self.spec.args = args;
+        self
     }
 
     /// Adds an argument.

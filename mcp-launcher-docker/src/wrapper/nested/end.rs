@@ -43,7 +43,7 @@ impl Nested {
         let left = async {
             for container in &asked {
                 if let Ok(mut wait) = engine.wait(&container.id, Condition::NotRunning).await {
-                    let _ = wait.code().await;
+                    let _ = wait.select_next_some().await;
                 }
             }
         };

@@ -21,7 +21,9 @@ use std::io;
 use std::ops::Bound;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use mcp_lifecycle_core::lock::Lock;
 
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +60,7 @@ struct Shared {
 
 /// The IDs of the containers that the engine created for us, and whether each ends with the server.
 #[derive(Debug, Default)]
-struct Created(Mutex<BTreeMap<String, bool>>);
+struct Created(Lock<BTreeMap<String, bool>>);
 
 impl Proxy {
     /// Listens at `path`, in a private directory.
@@ -122,7 +124,7 @@ impl Proxy {
     }
 
     pub(crate) fn created(&self) -> BTreeMap<String, bool> {
-        self.shared.created.ids().clone()
+        self.shared.created.0.lock().clone()
     }
 
     pub(crate) fn forget(&self, id: &str) {
@@ -144,17 +146,13 @@ impl Created {
     const FEW: usize = 256;
     const LOOKS: usize = 2;
 
-    fn ids(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_full(&self) -> bool {
-        self.ids().len() >= Self::MOST
+        self.0.lock().len() >= Self::MOST
     }
 
     /// Remembers a new container. Returns others to [check](Self::check): those with the next IDs.
     fn note(&self, id: &str, ends: bool) -> Vec<String> {
-        let mut ids = self.ids();
+        let mut ids = self.0.lock();
         ids.insert(id.to_owned(), ends);
         if ids.len() <= Self::FEW {
             return Vec::new();
@@ -173,6 +171,6 @@ impl Created {
     }
 
     fn forget(&self, id: &str) {
-        self.ids().remove(id);
+        self.0.lock().remove(id);
     }
 }

@@ -3,8 +3,10 @@
 //! An attached client holds a stream, and a request that is answered when its container ends. Both
 //! wait for what another request has to bring about: in the same places they would keep it out.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use mcp_lifecycle_core::lock::Lock;
 
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,7 +31,7 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Place {
     all: Arc<Places>,
-    permit: Mutex<OwnedSemaphorePermit>,
+    permit: Lock<OwnedSemaphorePermit>,
 }
 
 impl Places {
@@ -49,7 +51,7 @@ impl Places {
         let permit = Arc::clone(&self.requests).acquire_owned().await.ok()?;
         Some(Arc::new(Place {
             all: Arc::clone(self),
-            permit: Mutex::new(permit),
+            permit: Lock::new(permit),
         }))
     }
 }
@@ -64,7 +66,7 @@ impl Place {
             }
             return false;
         };
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+        *self.permit.lock() = permit;
         true
     }
 

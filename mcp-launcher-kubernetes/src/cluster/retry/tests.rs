@@ -1,6 +1,6 @@
 //! Servers that are busy, or do not answer, for ever: in virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kube::core::Status;
 

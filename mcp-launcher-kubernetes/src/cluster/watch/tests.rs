@@ -16,7 +16,7 @@ async fn another_object_of_the_name_proves_nothing() {
     let cluster = Arc::new(Cluster::new(Source::default()));
     let watcher = Watcher::new(cluster, "a=b".to_owned());
     // As if it was running already: nothing is asked of a cluster here.
-    watcher.state().runs = true;
+    watcher.0.state.lock().runs = true;
     let entry = watcher.enter("p");
     let status = |state: serde_json::Value| {
         serde_json::json!({
@@ -65,7 +65,7 @@ async fn a_pod_whose_labels_were_changed_is_looked_for_by_its_name() {
     .await;
     let watcher = Watcher::new(api.cluster(), "a=b".to_owned());
     // As if it was running already: the events are told by this test.
-    watcher.state().runs = true;
+    watcher.0.state.lock().runs = true;
     let entry = watcher.enter("p");
     // As it was before it was given to a node.
     entry.exists(facts("ours", serde_json::json!({})));
@@ -90,7 +90,7 @@ async fn a_pod_whose_labels_were_changed_is_looked_for_by_its_name() {
 #[tokio::test]
 async fn a_deletion_is_told_by_its_grace_of_0_and_what_is_said_later_is_old() {
     let watcher = Watcher::new(Arc::new(Cluster::new(Source::default())), "a=b".to_owned());
-    watcher.state().runs = true;
+    watcher.0.state.lock().runs = true;
     let entry = watcher.enter("p");
     entry.exists(facts("ours", serde_json::json!({})));
     let gone = serde_json::json!({"name": "p", "uid": "ours", "resourceVersion": "7",
