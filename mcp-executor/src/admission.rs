@@ -4,6 +4,7 @@
 //! an exhausted share, and if all places are taken, the oldest one of the largest share: an honest
 //! client gets its session before that many others arrive.
 
+use mcp_lifecycle_core::lock::Lock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::origin::Share;
-use crate::mutex::Mutex;
 
 const SHARE: usize = 32;
 
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Admission {
-    waiting: Mutex<VecDeque<Waiting>>,
-    refusals: Mutex<Refusals>,
+    waiting: Lock<VecDeque<Waiting>>,
+    refusals: Lock<Refusals>,
 }
 
 struct Waiting {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ExitStatus, ServerIdentity};
+use mcp_lifecycle_core::lock::Lock;
 use mcp_lifecycle_core::terminate::EndReason;
 
 use super::metrics::{Counters, count};
 use super::origin::Origin;
-use crate::mutex::Mutex;
 use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
@@ -22,7 +22,7 @@ pub(super) struct Audit {
     /// A prefix that distinguishes sessions, but is too short to resume one.
     session: String,
     counters: Arc<Counters>,
-    client: Mutex<(String, String)>,
+    client: Lock<(String, String)>,
 }
 
 macro_rules! of_process {
@@ -45,7 +45,7 @@ impl Audit {
         Arc::new(Self {
             session: session.get(..8).unwrap_or(session).to_owned(),
             counters: Arc::clone(counters),
-            client: Mutex::default(),
+            client: Lock::default(),
         })
     }
 

@@ -3,9 +3,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ProcessTerminator;
+use mcp_lifecycle_core::lock::Lock;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
-
-use crate::mutex::Mutex;
 
 /// The first and the longest pause between forced ends of a process, doubling.
 const FIRST: Duration = Duration::from_secs(1);
@@ -15,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// session has any, the daemon does not report that nothing of it is left.
 #[derive(Default)]
 pub(super) struct Doubts {
-    known: Mutex<Vec<Doubt>>,
+    known: Lock<Vec<Doubt>>,
     less: Notify,
 }
 

@@ -12,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mcp_lifecycle_core::lock::Lock;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Error;
@@ -19,7 +20,6 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::token::{Token, shown};
-use crate::mutex::Mutex;
 
 const HEAD: usize = 16 * 1024;
 
@@ -77,7 +77,7 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     patience: Duration,
     judge: impl Fn(&Request<()>) -> Answer,
 ) -> Result<Option<Upgraded<S>>, Refused> {
-    let given = Mutex::new(None);
+    let given = Lock::new(None);
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let request = request.map(|_| ());
         let answer = match *request.method() {

@@ -53,6 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
+use mcp_lifecycle_core::lock::Lock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -69,8 +70,7 @@ use self::origin::{Origin, Share};
 use self::quota::Account;
 use self::registry::Registry;
 use crate::link::LineLink;
-use crate::mutex::Mutex;
-use mcp_launcher_executor::wire::{self, link, mutex, pem, protocol};
+use mcp_launcher_executor::wire::{self, link, pem, protocol};
 
 /// The daemon, shared by all listeners.
 #[derive(Clone)]
@@ -94,7 +94,7 @@ struct Shared {
     over: CancellationToken,
     /// The serving listeners, kept until everything has ended: the daemon at their addresses is
     /// responsible for everything started there.
-    listeners: Mutex<Vec<Arc<Listener>>>,
+    listeners: Lock<Vec<Arc<Listener>>>,
 }
 
 impl Shared {
@@ -140,7 +140,7 @@ impl Daemon {
                 connections: TaskTracker::new(),
                 hurry: CancellationToken::new(),
                 over: CancellationToken::new(),
-                listeners: Mutex::default(),
+                listeners: Lock::default(),
             }),
         }
     }

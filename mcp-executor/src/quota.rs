@@ -1,6 +1,7 @@
 //! Quotas of one session, and of all sessions of one token. Pure, but for waiting tasks. The
 //! numbers are in [`Limits`].
 
+use mcp_lifecycle_core::lock::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use super::limits::Limits;
-use crate::mutex::Mutex;
 
 const OWN: usize = 128 * 1024;
 
@@ -22,7 +22,7 @@ pub(super) struct Account {
     memory: usize,
     used: AtomicUsize,
     freed: Arc<Notify>,
-    frames: Mutex<Pace>,
+    frames: Lock<Pace>,
 }
 
 impl Account {
@@ -37,7 +37,7 @@ impl Account {
             memory: limits.max_memory,
             used: AtomicUsize::new(0),
             freed: Arc::default(),
-            frames: Mutex::new(Pace::new(limits.max_frames_per_second)),
+            frames: Lock::new(Pace::new(limits.max_frames_per_second)),
         })
     }
 
@@ -51,7 +51,7 @@ pub(super) struct Portion {
     pub(super) account: Arc<Account>,
     memory: usize,
     used: AtomicUsize,
-    frames: Mutex<Pace>,
+    frames: Lock<Pace>,
 }
 
 impl Portion {
@@ -60,7 +60,7 @@ impl Portion {
             account: Arc::clone(account),
             memory: limits.max_memory_per_session,
             used: AtomicUsize::new(0),
-            frames: Mutex::new(Pace::new(limits.max_frames_per_session_and_second)),
+            frames: Lock::new(Pace::new(limits.max_frames_per_session_and_second)),
         })
     }
 

@@ -4,21 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_core::backend::random;
+use mcp_lifecycle_core::lock::Lock;
 use mcp_lifecycle_core::terminate::EndReason;
 
 use super::Shared;
 use super::origin::Share;
 use super::quota::Account;
 use super::session::Session;
-use crate::mutex::Mutex;
 use crate::protocol::extension::{Lifecycle, longest_reprieve};
 use crate::protocol::{RpcError, code};
 
 #[derive(Default)]
 pub(super) struct Registry {
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    sessions: Lock<HashMap<String, Arc<Session>>>,
     /// Accounts by share, never removed: their number is that of tokens and users.
-    accounts: Mutex<HashMap<Share, Arc<Account>>>,
+    accounts: Lock<HashMap<Share, Arc<Account>>>,
 }
 
 impl Registry {
@@ -38,7 +39,7 @@ impl Registry {
         accounts.values().map(|it| it.memory_used()).sum()
     }
 
-    /// Returns the session with this name, which is its only credential: 122 random bits that only
+    /// Returns the session with this name, which is its only credential: 128 random bits that only
     /// its client knows. It may be in its end.
     pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
         self.sessions.lock().get(id).cloned()
@@ -49,7 +50,8 @@ impl Registry {
         lifecycle: Option<Lifecycle>,
         of: Share,
     ) -> Result<Arc<Session>, RpcError> {
-        let id = random_id()?;
+        let id = random::id()
+            .map_err(|error| RpcError::new(code::INTERNAL, format!("no randomness: {error}")))?;
         let session = {
             let mut sessions = shared.registry.sessions.lock();
             // Checked under the lock, which the shutdown takes as well.
@@ -130,13 +132,4 @@ fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
     }
     // Its client may be reconnecting now.
     drain.max(longest_reprieve(lease))
-}
-
-fn random_id() -> Result<String, RpcError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| RpcError::new(code::INTERNAL, format!("no randomness: {error}")))?;
-    Ok(uuid::Builder::from_random_bytes(bytes)
-        .into_uuid()
-        .to_string())
 }

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::mutex::Mutex;
 use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
+use mcp_lifecycle_core::lock::Lock;
 
 /// A value loaded from files.
 ///
@@ -14,7 +14,7 @@ use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
 pub(super) struct Reloading<T> {
     files: Vec<PathBuf>,
     load: Box<dyn Fn() -> Result<T, BoxError> + Send + Sync>,
-    current: Mutex<(Vec<Stamp>, Arc<T>)>,
+    current: Lock<(Vec<Stamp>, Arc<T>)>,
 }
 
 /// Time, size and inode of a file; `None` if it does not exist.
@@ -31,7 +31,7 @@ impl<T> Reloading<T> {
         Ok(Self {
             files,
             load: Box::new(load),
-            current: Mutex::new((stamps, value)),
+            current: Lock::new((stamps, value)),
         })
     }
 

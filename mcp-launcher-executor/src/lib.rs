@@ -34,7 +34,7 @@ mod first_executor {}
 
 #[cfg(feature = "wss")]
 use wire::pem;
-use wire::{link, mutex, protocol};
+use wire::{link, protocol};
 
 pub use client::{ExecServerConfig, ExecutorLauncher};
 pub use error::ExecutorError;

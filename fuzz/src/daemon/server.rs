@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::mutex::Mutex;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use mcp_lifecycle_core::launch::{
@@ -12,6 +11,7 @@ use mcp_lifecycle_core::launch::{
     ProcessTerminator, Reach, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher,
     ServerSpec, StepError, TerminationSemantics,
 };
+use mcp_lifecycle_core::lock::Lock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ const PIPE: usize = 4096;
 /// Launches servers in memory, each under the name of its process.
 #[derive(Debug, Default)]
 pub(super) struct InMemory {
-    servers: Mutex<HashMap<String, Server>>,
+    servers: Lock<HashMap<String, Server>>,
 }
 
 /// A server, as its author sees it.
@@ -38,7 +38,7 @@ struct Server {
 #[derive(Debug)]
 struct Life {
     /// Its input, and its output.
-    pipes: Mutex<Option<(DuplexStream, DuplexStream)>>,
+    pipes: Lock<Option<(DuplexStream, DuplexStream)>>,
     ended: CancellationToken,
 }
 
@@ -119,7 +119,7 @@ impl ServerLauncher for InMemory {
         let (stdin, input) = tokio::io::duplex(PIPE);
         let (output, stdout) = tokio::io::duplex(PIPE);
         let life = Arc::new(Life {
-            pipes: Mutex::new(Some((input, output))),
+            pipes: Lock::new(Some((input, output))),
             ended: CancellationToken::new(),
         });
         let mut servers = self.servers.lock();

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use self::intake::Intake;
 use super::Shared;
 use super::admission::{OTHERS_CAME, Ticket};
-use super::event::Event;
+use super::event::{Event, frame};
 use super::metrics::count;
 use super::origin::Origin;
 use super::session::{AnswerPriority, Next, Session};
@@ -317,7 +317,7 @@ impl Connection {
             // A link that fails here fails in the next poll as well.
             let _ = self.link.send_raw(frame);
         } else {
-            self.send(event.frame(process_id, seq));
+            self.send(frame(event, process_id, seq));
         }
     }
 

@@ -89,7 +89,7 @@ impl Log {
     pub(super) fn push(&mut self, event: Event) {
         match &event {
             Event::Output(stream, bytes) => self.produced[index(*stream)] += bytes.len() as u64,
-            Event::Exited(code) => self.exit = Some(*code),
+            Event::Exited(code) => self.exit = *code,
             Event::Closed => self.closed = true,
             Event::Gone(_) => {}
         }

@@ -26,7 +26,7 @@ fn what_was_not_acknowledged_is_sent_again_on_another_connection() {
     log.push(output(1));
     log.send(1);
     log.push(output(2));
-    log.push(Event::Exited(0));
+    log.push(Event::Exited(Some(0)));
     while log.send(1).is_some() {}
     log.acknowledge(1, 0, 0);
     log.reattached(1);
@@ -57,7 +57,7 @@ fn a_plain_client_reads_back_what_is_kept() {
     for _ in 0..4 {
         log.push(output(4000));
     }
-    log.push(Event::Exited(3));
+    log.push(Event::Exited(Some(3)));
     assert_eq!(
         log.read(0, 100_000).chunks.len(),
         4,

@@ -7,6 +7,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 
+use mcp_lifecycle_core::lock::Lock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +25,6 @@ use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::origin::Share;
 use super::quota::Portion;
-use crate::mutex::Mutex;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
@@ -49,11 +49,11 @@ pub(super) struct Session {
     /// Its part of its share's quota.
     pub(super) portion: Arc<Portion>,
     pub(super) lifecycle: Option<Lifecycle>,
-    pub(super) processes: Mutex<HashMap<String, Slot>>,
-    outbox: Mutex<Outbox>,
+    pub(super) processes: Lock<HashMap<String, Slot>>,
+    outbox: Lock<Outbox>,
     /// Number of its connections; only the latest is attached.
     generation: AtomicU64,
-    heard: Mutex<Instant>,
+    heard: Lock<Instant>,
     /// `true` once the daemon shuts down: nothing is started any more.
     closing: AtomicBool,
     /// `true` once its end has begun.
@@ -92,10 +92,10 @@ impl Session {
             of,
             portion,
             lifecycle,
-            processes: Mutex::default(),
-            outbox: Mutex::default(),
+            processes: Lock::default(),
+            outbox: Lock::default(),
             generation: AtomicU64::new(0),
-            heard: Mutex::new(Instant::now()),
+            heard: Lock::new(Instant::now()),
             closing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             delivered: Notify::new(),

@@ -1,3 +1,4 @@
+use mcp_lifecycle_core::lock::Lock;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -6,7 +7,6 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::mutex::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -28,7 +28,7 @@ const KEPT: usize = 300;
 pub(super) struct CommandChild {
     child: Child,
     program: String,
-    said: Arc<Mutex<VecDeque<String>>>,
+    said: Arc<Lock<VecDeque<String>>>,
     reading: Option<JoinHandle<()>>,
 }
 
@@ -110,7 +110,7 @@ impl Drop for CommandChild {
     }
 }
 
-async fn read(stderr: ChildStderr, program: &str, said: &Mutex<VecDeque<String>>) {
+async fn read(stderr: ChildStderr, program: &str, said: &Lock<VecDeque<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     while let Ok(read) = (&mut stderr).take(LINE).read_until(b'\n', &mut line).await {

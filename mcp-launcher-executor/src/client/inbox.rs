@@ -10,7 +10,7 @@
 //!                              └────────────── wake the driver ◀────────┘
 //! ```
 
-use crate::mutex::Mutex;
+use mcp_lifecycle_core::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -36,7 +36,7 @@ pub(super) trait StandIn: Send + Sync {
 }
 
 pub(super) struct Inbox<C> {
-    state: Mutex<State<C>>,
+    state: Lock<State<C>>,
 }
 
 struct State<C> {
@@ -51,7 +51,7 @@ pub(super) struct Closed;
 
 pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
     let inbox = Arc::new(Inbox {
-        state: Mutex::new(State {
+        state: Lock::new(State {
             queue: VecDeque::new(),
             abandoned: false,
             closed: false,

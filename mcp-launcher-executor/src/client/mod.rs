@@ -58,7 +58,7 @@ pub struct ExecutorLauncher {
 
 struct Shared {
     config: ExecServerConfig,
-    semantics: crate::mutex::Mutex<TerminationSemantics>,
+    semantics: mcp_lifecycle_core::lock::Lock<TerminationSemantics>,
     current: Mutex<Option<Arc<Established>>>,
 }
 
@@ -139,7 +139,7 @@ impl ExecServerConfig {
         let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
         let semantics = supervised::semantics(unknown);
         let shared = Arc::new(Shared {
-            semantics: crate::mutex::Mutex::new(semantics),
+            semantics: mcp_lifecycle_core::lock::Lock::new(semantics),
             current: Mutex::new(None),
             config: self,
         });

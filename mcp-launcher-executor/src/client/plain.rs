@@ -15,7 +15,7 @@ use super::Established;
 use super::connection::Connection;
 use super::helper::{self, Abilities, COOKIE};
 use super::process::Remote;
-use super::supervised::{exit_of, step};
+use super::supervised::{ASK, FORCE, LIST, PROVE, exit_of, step};
 use crate::ExecutorError;
 use crate::protocol::method;
 use crate::protocol::process::StartParams;
@@ -180,28 +180,28 @@ impl ProcessTerminator for Plain {
     async fn request_end(&self) -> Result<(), StepError> {
         if !self.has_helper() {
             let what = "signal politely";
-            return Err(step::request_end(ExecutorError::Unsupported { what }));
+            return Err(step(ASK)(ExecutorError::Unsupported { what }));
         }
         let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
         let asked = detached(async move { helper::term(&connection, &cookie).await });
-        asked.await.map_err(step::request_end)
+        asked.await.map_err(step(ASK))
     }
 
     async fn force_end(&self) -> Result<(), StepError> {
-        self.kill().await.map_err(step::force_end)
+        self.kill().await.map_err(step(FORCE))
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
         tokio::select! {
-            gone = self.emptied() => gone.map_err(step::gone),
-            error = self.failure() => Err(step::gone(error)),
+            gone = self.emptied() => gone.map_err(step(PROVE)),
+            error = self.failure() => Err(step(PROVE)(error)),
         }
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
         if self.has_helper() {
             let alive = helper::list(self.connection(), &self.cookie).await;
-            return alive.map_err(step::survivors);
+            return alive.map_err(step(LIST));
         }
         let status = self.remote.status();
         let over = status.borrow().exit.is_some();

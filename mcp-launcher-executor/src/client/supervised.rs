@@ -113,21 +113,21 @@ impl ProcessTerminator for Supervised {
         let id = self.signals.fetch_add(1, Ordering::Relaxed);
         let params = json!({"processId": self.remote.id(), "signal": "terminate", "signalId": id});
         let asked = self.connection.call(method::SIGNAL, params).await;
-        asked.map(drop).map_err(step::request_end)
+        asked.map(drop).map_err(step(ASK))
     }
 
     async fn force_end(&self) -> Result<(), StepError> {
         let params = json!({"processId": self.remote.id()});
         let forced = self.connection.call(method::TERMINATE, params).await;
-        forced.map(drop).map_err(step::force_end)
+        forced.map(drop).map_err(step(FORCE))
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        self.proof().await.map_err(step::gone)
+        self.proof().await.map_err(step(PROVE))
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        self.alive().await.map_err(step::survivors)
+        self.alive().await.map_err(step(LIST))
     }
 
     fn kill_now(&self) {
@@ -194,24 +194,13 @@ impl Supervised {
     }
 }
 
-pub(super) mod step {
-    use super::{ExecutorError, StepError};
+pub(super) const ASK: &str = "ask the remote server to end";
+pub(super) const FORCE: &str = "end the remote server by force";
+pub(super) const PROVE: &str = "prove that the remote server is gone";
+pub(super) const LIST: &str = "name what is left of the remote server";
 
-    pub(in crate::client) fn request_end(error: ExecutorError) -> StepError {
-        StepError::new("ask the remote server to end", error)
-    }
-
-    pub(in crate::client) fn force_end(error: ExecutorError) -> StepError {
-        StepError::new("end the remote server by force", error)
-    }
-
-    pub(in crate::client) fn gone(error: ExecutorError) -> StepError {
-        StepError::new("prove that the remote server is gone", error)
-    }
-
-    pub(in crate::client) fn survivors(error: ExecutorError) -> StepError {
-        StepError::new("name what is left of the remote server", error)
-    }
+pub(super) fn step(what: &'static str) -> impl Fn(ExecutorError) -> StepError {
+    move |error| StepError::new(what, error)
 }
 
 /// Waits for the exit status; for ever if the process cannot be followed any more.

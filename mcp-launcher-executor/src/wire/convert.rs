@@ -2,7 +2,7 @@ use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
 use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, Gone, RemnantKind, StepError};
 
 use crate::wire::protocol::extension::GoneNotification;
-use crate::wire::protocol::extension::{WireContainment, WireReach, WireRemnant};
+use crate::wire::protocol::extension::{WireContainment, WireRemnant};
 
 pub fn remnant(wire: WireRemnant) -> Remnant {
     match wire.kind.as_str() {
@@ -51,12 +51,12 @@ pub fn wire_proof(process_id: &str, proof: Result<Gone, StepError>) -> GoneNotif
 }
 
 pub fn containment(wire: &WireContainment) -> Containment {
-    let mut containment = Containment::new(
+    let (mechanism, reach) = (
         format!("executor: {}", wire.mechanism),
-        reach(wire.on_terminate),
-    )
+        reach(&wire.on_terminate),
+    );
     // The lease ends what a vanished client leaves, and it ends the whole tree.
-    .host_death(reach(wire.on_terminate));
+    let mut containment = Containment::new(mechanism, reach).host_death(reach);
     if wire.atomic {
         containment = containment.atomic_placement();
     }
@@ -69,29 +69,29 @@ pub fn containment(wire: &WireContainment) -> Containment {
 pub fn wire_containment(containment: &Containment) -> WireContainment {
     WireContainment {
         mechanism: containment.mechanism.to_string(),
-        on_terminate: wire_reach(containment.on_terminate),
+        on_terminate: wire_reach(containment.on_terminate).to_owned(),
         atomic: containment.placement_is_atomic,
         fallback: containment.fallback.as_ref().map(ToString::to_string),
     }
 }
 
-fn reach(wire: WireReach) -> Reach {
+fn reach(wire: &str) -> Reach {
     match wire {
-        WireReach::Nothing => Reach::Nothing,
-        WireReach::Process => Reach::Process,
-        WireReach::Group => Reach::Group,
-        WireReach::Tree => Reach::Tree,
-        WireReach::Container => Reach::Container,
+        "process" => Reach::Process,
+        "group" => Reach::Group,
+        "tree" => Reach::Tree,
+        "container" => Reach::Container,
+        _ => Reach::Nothing,
     }
 }
 
-fn wire_reach(reach: Reach) -> WireReach {
+fn wire_reach(reach: Reach) -> &'static str {
     match reach {
-        Reach::Process => WireReach::Process,
+        Reach::Process => "process",
         // The wire has no word for marks; it is this at the least.
-        Reach::Group | Reach::Marked => WireReach::Group,
-        Reach::Tree => WireReach::Tree,
-        Reach::Container => WireReach::Container,
-        _ => WireReach::Nothing,
+        Reach::Group | Reach::Marked => "group",
+        Reach::Tree => "tree",
+        Reach::Container => "container",
+        _ => "nothing",
     }
 }

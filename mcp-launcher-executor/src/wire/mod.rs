@@ -4,7 +4,6 @@
 
 mod convert;
 pub mod link;
-pub mod mutex;
 #[cfg(feature = "wss")]
 pub mod pem;
 pub mod protocol;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, StepError};
+use mcp_lifecycle_core::lock::Lock;
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -18,7 +19,6 @@ use crate::doubts::{Doubts, until_gone};
 use crate::event::Event;
 use crate::limits::Limits;
 use crate::log::Log;
-use crate::mutex::Mutex;
 use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, WriteParams};
 use crate::quota::{Grant, Portion};
@@ -44,14 +44,14 @@ pub(crate) struct Process {
     extended: bool,
     /// `true` once nothing of it is left.
     proven: Arc<AtomicBool>,
-    pub(crate) log: Mutex<Log>,
-    stdin: Mutex<Input>,
+    pub(crate) log: Lock<Log>,
+    stdin: Lock<Input>,
     /// Notified of possible room in the log.
     pub(crate) room: Notify,
     pub(crate) changed: Notify,
     /// `true` while it is in the session's send queue.
     pub(crate) queued: AtomicBool,
-    streams_open: Mutex<u8>,
+    streams_open: Lock<u8>,
     ended: AtomicBool,
     /// The last of its client's signals that was carried out; locked during one.
     asked: tokio::sync::Mutex<Option<u64>>,
@@ -87,8 +87,8 @@ impl Process {
             terminator: parts.terminator,
             handle,
             proven: Arc::default(),
-            log: Mutex::new(Log::new(keep, window, grant())),
-            stdin: Mutex::new(Input::new(queue, stdin)),
+            log: Lock::new(Log::new(keep, window, grant())),
+            stdin: Lock::new(Input::new(queue, stdin)),
             session: Arc::downgrade(session),
             session_id: session.id.clone(),
             audit: Arc::clone(&session.audit),
@@ -99,7 +99,7 @@ impl Process {
             room: Notify::new(),
             changed: Notify::new(),
             queued: AtomicBool::new(false),
-            streams_open: Mutex::new(1 + u8::from(parts.stderr.is_some())),
+            streams_open: Lock::new(1 + u8::from(parts.stderr.is_some())),
             ended: AtomicBool::new(false),
             asked: tokio::sync::Mutex::default(),
         });
@@ -246,7 +246,7 @@ impl Process {
     /// Waits for the exit of the main process and the proof that everything is gone.
     async fn watch(self: Arc<Self>, place: OwnedSemaphorePermit) {
         let exit = self.terminator.exited().await;
-        self.push(Event::Exited(wire_code(exit)));
+        self.push(Event::Exited(Some(wire_code(exit))));
         self.part_done();
         let end = async {
             if self.extended {

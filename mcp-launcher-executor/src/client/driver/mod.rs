@@ -3,6 +3,7 @@
 mod effects;
 mod farewell;
 
+use mcp_lifecycle_core::lock::Lock;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,7 +20,6 @@ use super::process::{Command, Remote, Reply};
 use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
-use crate::mutex::Mutex;
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
 
@@ -42,7 +42,7 @@ type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
 /// When and why the session ended for good; empty until then.
 pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
-pub(super) type Seat = Mutex<Option<Driver>>;
+pub(super) type Seat = Lock<Option<Driver>>;
 
 impl StandIn for Seat {
     fn stand_in(&self, driver: &Waker) -> bool {

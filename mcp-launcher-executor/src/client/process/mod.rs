@@ -6,6 +6,7 @@ use std::task::Waker;
 
 use bytes::BytesMut;
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator};
+use mcp_lifecycle_core::lock::Lock;
 use tokio::sync::{oneshot, watch};
 
 pub(super) use input::{DEPTH, Input};
@@ -15,7 +16,6 @@ use self::output::Buffer;
 use super::inbox::Sender;
 use super::session::ProcessEvent;
 use crate::ExecutorError;
-use crate::mutex::Mutex;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 
@@ -67,7 +67,7 @@ pub(super) struct Remote {
     id: String,
     commands: Commands,
     status: watch::Sender<Status>,
-    streams: Mutex<Streams>,
+    streams: Lock<Streams>,
     window: usize,
     depth: u32,
 }
@@ -102,7 +102,7 @@ impl Remote {
             id,
             commands,
             status: watch::Sender::new(Status::default()),
-            streams: Mutex::default(),
+            streams: Lock::default(),
             window,
             depth,
         })

@@ -1,27 +1,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use bytes::Bytes;
-
-use crate::protocol::extension::GoneNotification;
-use crate::protocol::process::{ReadResult, Stream};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ProcessEvent {
-    Output(Stream, Bytes),
-    Exited(Option<i64>),
-    Closed,
-    Gone(GoneNotification),
-}
-
-impl ProcessEvent {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Output(_, bytes) => bytes.len(),
-            _ => 0,
-        }
-    }
-}
+pub(crate) use crate::protocol::process::ProcessEvent;
+use crate::protocol::process::ReadResult;
 
 const EARLY_LIMIT: usize = 65_536;
 const EARLY_BYTES: usize = 64 << 20;
@@ -166,7 +147,8 @@ impl Sequencer {
 mod tests {
     use super::*;
     use crate::protocol::Chunk;
-    use crate::protocol::process::ReadChunk;
+    use crate::protocol::process::{ReadChunk, Stream};
+    use bytes::Bytes;
 
     fn output(text: &str) -> ProcessEvent {
         ProcessEvent::Output(Stream::Stdout, Bytes::copy_from_slice(text.as_bytes()))

@@ -52,23 +52,12 @@ pub struct Lifecycle {
 #[serde(rename_all = "camelCase")]
 pub struct WireContainment {
     pub mechanism: String,
-    pub on_terminate: WireReach,
+    /// `process`, `group`, `tree` or `container`; nothing by any other name.
+    pub on_terminate: String,
     #[serde(default)]
     pub atomic: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum WireReach {
-    Process,
-    Group,
-    Tree,
-    Container,
-    /// Nothing, or something that this version has no name for.
-    #[serde(other)]
-    Nothing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::extension::GoneNotification;
 use super::{Chunk, bounded};
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,4 +225,22 @@ pub struct ClosedNotification {
     /// The event's number in the order of the process's events. Old servers leave it out; it is then
     /// the last of all.
     pub seq: Option<u64>,
+}
+
+/// An event in the order of a process's numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProcessEvent {
+    Output(Stream, Bytes),
+    Exited(Option<i64>),
+    Closed,
+    Gone(GoneNotification),
+}
+
+impl ProcessEvent {
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Output(_, bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
 }
