@@ -5,18 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bollard::container::LogOutput;
+use bollard::container::{AttachContainerResults, LogOutput};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use mcp_lifecycle_core::backend;
-use mcp_lifecycle_core::launch::{BoxRead, BoxWrite};
+use mcp_lifecycle_core::launch::BoxRead;
 use tokio::io::{self, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-
-use crate::engine::Attached;
 
 /// Time that the end of output waits for the exit report, which arrives later.
 const LATE_EXIT: Duration = Duration::from_secs(2);
@@ -39,7 +37,7 @@ pub(super) struct Signals {
 /// Splits into stdin, stdout and stderr, and the task that drives them. `exited` completes when the container's exit
 /// is known.
 pub(super) fn split(
-    attached: Attached,
+    attached: AttachContainerResults,
     signals: Signals,
     exited: impl Future<Output = ()> + Send + 'static,
 ) -> (
@@ -47,7 +45,7 @@ pub(super) fn split(
     [BoxRead; 2],
     impl Future<Output = ()> + Send + 'static,
 ) {
-    let Attached { input, output } = attached;
+    let AttachContainerResults { input, output } = attached;
     let (out, stdout) = mpsc::channel(FRAMES);
     let (err, stderr) = mpsc::channel(FRAMES);
     let detach = signals.detach.clone();
@@ -113,7 +111,7 @@ async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationT
 
 /// The container's stdin. Dropping it closes it: bollard's half alone would not, since the drain task
 /// holds the other half of the socket.
-pub(super) struct HalfClose(BoxWrite);
+pub(super) struct HalfClose(Pin<Box<dyn AsyncWrite + Send>>);
 
 impl AsyncWrite for HalfClose {
     fn poll_write(
@@ -121,15 +119,15 @@ impl AsyncWrite for HalfClose {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        self.0.as_mut().poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        self.0.as_mut().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        self.0.as_mut().poll_shutdown(cx)
     }
 }
 
@@ -137,7 +135,7 @@ impl Drop for HalfClose {
     fn drop(&mut self) {
         // A socket's shutdown is one system call and never pending.
         let mut cx = Context::from_waker(Waker::noop());
-        let _ = Pin::new(&mut self.0).poll_shutdown(&mut cx);
+        let _ = self.0.as_mut().poll_shutdown(&mut cx);
     }
 }
 
@@ -181,8 +179,8 @@ mod tests {
     fn the_end_of_the_output_follows_the_exit() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let attached = Attached {
-                input: Box::new(io::sink()),
+            let attached = AttachContainerResults {
+                input: Box::pin(io::sink()),
                 output: Box::pin(futures_util::stream::iter(frames(1))),
             };
             let exit = CancellationToken::new();

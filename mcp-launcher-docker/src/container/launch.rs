@@ -13,7 +13,7 @@ use super::drain::{self, Signals};
 use super::unfinished::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, Known, remove_until_absent};
-use crate::engine::{Condition, CreateError, Engine, EngineError, Pull};
+use crate::engine::{CreateError, Engine, EngineError, NEXT_EXIT, Pull, REMOVED};
 use crate::host::Host;
 use crate::labels::Mark;
 use crate::options::{Plan, PullPolicy};
@@ -200,8 +200,8 @@ async fn start(
     // Registered before the start, or a server that exits at once loses its exit code. Polled
     // throughout the attach, since the first poll does not send a request.
     let mut waits = Waits {
-        exit: engine.wait(id, Condition::NextExit).await?,
-        removed: engine.wait(id, Condition::Removed).await?,
+        exit: engine.wait(id, NEXT_EXIT).await?,
+        removed: engine.wait(id, REMOVED).await?,
         out_of_memory: match job.plan.limits_memory() {
             true => Some(engine.out_of_memory(id).await?),
             false => None,

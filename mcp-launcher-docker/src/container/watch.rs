@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 
 use super::Container;
 use super::remove::{Said, until_absent};
-use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
+use crate::engine::{Meaning, NOT_RUNNING, OomStream, State, WaitStream};
 
 /// Time for the engine to remove an ended container by itself.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
@@ -229,10 +229,7 @@ async fn ask(container: &Container) -> ExitStatus {
 }
 
 async fn wait_again(container: &Container) -> Option<i64> {
-    let wait = container
-        .engine
-        .wait(&container.id, Condition::NotRunning)
-        .await;
+    let wait = container.engine.wait(&container.id, NOT_RUNNING).await;
     let mut wait = wait.ok()?;
     tokio::select! {
         biased;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 
-use bollard::container::LogOutput;
+use bollard::container::AttachContainerResults;
 use bollard::errors::Error;
 use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
@@ -11,9 +11,9 @@ use bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
     StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
+use futures_util::StreamExt;
 use futures_util::stream::{FusedStream, pending, repeat};
-use futures_util::{Stream, StreamExt};
-use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
+use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
@@ -26,13 +26,10 @@ pub(crate) enum State {
     Ended(ExitStatus),
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Condition {
-    /// The next exit of the main process; requested before the start.
-    NextExit,
-    NotRunning,
-    Removed,
-}
+/// The next exit of the main process; requested before the start.
+pub(crate) const NEXT_EXIT: &str = "next-exit";
+pub(crate) const NOT_RUNNING: &str = "not-running";
+pub(crate) const REMOVED: &str = "removed";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
@@ -41,11 +38,6 @@ pub(crate) struct Found {
     pub(crate) labels: HashMap<String, String>,
     pub(crate) runs: bool,
     pub(crate) image: String,
-}
-
-pub(crate) struct Attached {
-    pub(crate) input: BoxWrite,
-    pub(crate) output: Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>,
 }
 
 /// The response to a wait: the exit code, once; then `Err(Meaning::Unknown)`.
@@ -78,7 +70,7 @@ impl Engine {
         unpacked.map_err(|error| self.error(error))
     }
 
-    pub(crate) async fn attach(&self, id: &str) -> Result<Attached, EngineError> {
+    pub(crate) async fn attach(&self, id: &str) -> Result<AttachContainerResults, EngineError> {
         let options = AttachContainerOptionsBuilder::default()
             .stdin(true)
             .stdout(true)
@@ -87,11 +79,7 @@ impl Engine {
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
         let attached = docker.attach_container(id, Some(options)).await;
-        let attached = attached.map_err(|error| self.error(error))?;
-        Ok(Attached {
-            input: Box::new(attached.input),
-            output: attached.output,
-        })
+        attached.map_err(|error| self.error(error))
     }
 
     pub(crate) async fn start(&self, id: &str) -> Result<(), EngineError> {
@@ -101,14 +89,9 @@ impl Engine {
         started.map_err(|error| self.error(error))
     }
 
-    pub(crate) async fn wait(&self, id: &str, until: Condition) -> Result<WaitStream, EngineError> {
-        let condition = match until {
-            Condition::NextExit => "next-exit",
-            Condition::NotRunning => "not-running",
-            Condition::Removed => "removed",
-        };
+    pub(crate) async fn wait(&self, id: &str, until: &str) -> Result<WaitStream, EngineError> {
         let options = WaitContainerOptionsBuilder::default()
-            .condition(condition)
+            .condition(until)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
         let answers = docker.wait_container(id, Some(options));

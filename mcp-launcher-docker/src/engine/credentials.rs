@@ -68,9 +68,9 @@ async fn ask(helper: &str, registry: &str) -> Result<Option<(String, String)>, S
     let mut command = Command::new(&program);
     command.arg("get");
     let answer = helper::ask(command, registry.as_bytes()).await;
-    let answer = answer.map_err(|error| format!("{program}: {error}"))?;
-    let text = String::from_utf8_lossy(&answer.said);
-    let found = match answer.status.success() {
+    let (status, said) = answer.map_err(|error| format!("{program}: {error}"))?;
+    let text = String::from_utf8_lossy(&said);
+    let found = match status.success() {
         true => serde_json::from_str(&text).unwrap_or(Value::Null),
         false if text.contains("credentials not found") => return Ok(None),
         false => Value::Null,

@@ -17,7 +17,7 @@ use bollard::errors::Error;
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 
-pub(crate) use container::{Attached, Condition, Found, OomStream, State, WaitStream};
+pub(crate) use container::{Found, NEXT_EXIT, NOT_RUNNING, OomStream, REMOVED, State, WaitStream};
 pub(crate) use create::CreateError;
 pub(crate) use error::{EngineError, Meaning, is_between};
 pub(crate) use image::{ImageFacts, Pull};

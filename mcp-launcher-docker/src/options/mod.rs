@@ -79,23 +79,17 @@ impl ContainerOptions {
     /// Sets these options in a specification. Invalid options are an error of its
     /// [`build`](ServerSpecBuilder::build).
     pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
-        if let Err(error) = self.check() {
-            return spec.reject(error);
+        let problem = self.problem.clone();
+        match problem.map_or_else(|| body::check(self), Err) {
+            Ok(()) => spec.options(self),
+            Err(error) => spec.reject(error),
         }
-        spec.options(self)
     }
 
     /// Begins the specification of a server that runs the image's entry point in a container with
     /// these options.
     pub fn server(&self, name: impl Into<String>) -> ServerSpecBuilder {
         self.apply(ServerSpec::builder_without_command(name))
-    }
-
-    fn check(&self) -> Result<(), SpecError> {
-        match &self.problem {
-            Some(problem) => Err(problem.clone()),
-            None => body::check(self),
-        }
     }
 
     pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_core::backend::random;
 use tokio::sync::oneshot;
 
 use super::config::ExecServerConfig;
@@ -78,15 +79,14 @@ impl Connection {
         let window = lifecycle
             .and_then(|l| l.window)
             .map_or(config.window, |w| w.min(MOST_WINDOW) as usize);
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|error| broken(config, error.to_string()))?;
+        let random = random::id().map_err(|error| broken(config, error))?;
         Ok(Self {
             commands,
             dead,
             peer: Arc::new(Peer {
                 hello,
                 window,
-                prefix: format!("mcp-{:016x}", u64::from_ne_bytes(random)),
+                prefix: format!("mcp-{}", &random[..16]),
                 count: AtomicU64::new(0),
             }),
         })

@@ -215,39 +215,32 @@ impl ServerLauncher for ExecutorLauncher {
 /// Classifies a launch error by what the caller can do about it.
 fn launch_kind(spec: &ServerSpec, error: ExecutorError) -> LaunchErrorKind {
     let path = || PathBuf::from(spec.program().unwrap_or_default());
-    if let ExecutorError::Refused {
-        kind: Some(kind),
-        message,
-        searched,
-        ..
-    } = &error
-    {
-        match kind.as_str() {
-            "notFound" => {
-                return LaunchErrorKind::NotFound {
-                    program: path().to_string_lossy().into_owned(),
-                    searched: searched.clone(),
-                };
-            }
-            "noSuchFile" => return LaunchErrorKind::NoSuchFile(path()),
-            "notExecutable" => return LaunchErrorKind::NotExecutable(path()),
-            "isDirectory" => return LaunchErrorKind::IsDirectory(path()),
-            "workingDirectory" => {
-                return LaunchErrorKind::WorkingDirectory {
-                    path: spec.cwd().map(Into::into).unwrap_or_default(),
-                    cause: std::io::Error::other(message.clone()),
-                };
-            }
-            "limit" => {
-                return LaunchErrorKind::Limit {
-                    what: message.clone(),
-                    cause: None,
-                };
-            }
-            _ => {}
-        }
+    match &error {
+        ExecutorError::Refused {
+            kind: Some(kind),
+            message,
+            searched,
+            ..
+        } => match kind.as_str() {
+            "notFound" => LaunchErrorKind::NotFound {
+                program: path().to_string_lossy().into_owned(),
+                searched: searched.clone(),
+            },
+            "noSuchFile" => LaunchErrorKind::NoSuchFile(path()),
+            "notExecutable" => LaunchErrorKind::NotExecutable(path()),
+            "isDirectory" => LaunchErrorKind::IsDirectory(path()),
+            "workingDirectory" => LaunchErrorKind::WorkingDirectory {
+                path: spec.cwd().map(Into::into).unwrap_or_default(),
+                cause: std::io::Error::other(message.clone()),
+            },
+            "limit" => LaunchErrorKind::Limit {
+                what: message.clone(),
+                cause: None,
+            },
+            _ => LaunchErrorKind::backend("the executor could not start it", error),
+        },
+        _ => LaunchErrorKind::backend("the executor could not start it", error),
     }
-    LaunchErrorKind::backend("the executor could not start it", error)
 }
 
 impl fmt::Debug for Established {

@@ -163,10 +163,7 @@ impl Plain {
 #[async_trait]
 impl ProcessTerminator for Plain {
     fn identity(&self) -> ServerIdentity {
-        ServerIdentity::Remote {
-            executor: self.peer.clone(),
-            process_id: self.remote.id().to_owned(),
-        }
+        self.remote.identity(&self.peer)
     }
 
     fn semantics(&self) -> TerminationSemantics {

@@ -87,10 +87,7 @@ fn gone_with_its_session(
 #[async_trait]
 impl ProcessTerminator for Supervised {
     fn identity(&self) -> ServerIdentity {
-        ServerIdentity::Remote {
-            executor: self.peer.clone(),
-            process_id: self.remote.id().to_owned(),
-        }
+        self.remote.identity(&self.peer)
     }
 
     fn semantics(&self) -> TerminationSemantics {

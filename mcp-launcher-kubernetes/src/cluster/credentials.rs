@@ -154,7 +154,7 @@ async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
         )
     };
     let answer = answer.map_err(|_| failed(late()))?;
-    let answer = answer.map_err(|error| {
+    let (status, said) = answer.map_err(|error| {
         let hint = exec.install_hint.as_deref().unwrap_or_default();
         failed(
             format!("{error}. {hint}")
@@ -162,14 +162,13 @@ async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
                 .to_owned(),
         )
     })?;
-    if !answer.status.success() {
+    if !status.success() {
         // What it wrote to stderr may hold a secret.
-        let status = answer.status;
         let words =
             format!("it failed ({status}); `kubectl get pods` runs it as well and shows why");
         return Err(failed(words));
     }
-    given(&answer.said).map_err(|problem| failed(problem.to_owned()))
+    given(&said).map_err(|problem| failed(problem.to_owned()))
 }
 
 fn command(program: &str, exec: &ExecConfig) -> Command {

@@ -68,14 +68,11 @@ impl PodOptions {
     /// Sets these options in a specification. Invalid options are an error of its
     /// [`build`](ServerSpecBuilder::build).
     pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
-        let checked = match &self.problem {
-            Some(problem) => Err(problem.clone()),
-            None => body::check(self),
-        };
-        if let Err(error) = checked {
-            return spec.reject(error);
+        let problem = self.problem.clone();
+        match problem.map_or_else(|| body::check(self), Err) {
+            Ok(()) => spec.options(self),
+            Err(error) => spec.reject(error),
         }
-        spec.options(self)
     }
 
     /// Begins the specification of a server that runs the image's entry point in a pod with these

@@ -27,10 +27,6 @@ impl Control {
     }
 
     /// Runs `future` on the thread, independent of the caller.
-    ///
-    /// # Errors
-    ///
-    /// When the thread is needed for the first time and cannot be started.
     pub fn spawn<F>(&self, future: F) -> io::Result<JoinHandle<F::Output>>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -40,10 +36,6 @@ impl Control {
 
     /// Runs `future` on the thread to its end, even if the caller is dropped, and returns its
     /// result.
-    ///
-    /// # Errors
-    ///
-    /// Also those of [`spawn`](Self::spawn), and a panic of the future.
     pub async fn run<T, E, F>(&self, future: F) -> Result<T, BoxError>
     where
         T: Send + 'static,
@@ -55,10 +47,6 @@ impl Control {
 
     /// Runs `task` on the thread to its end. Dropping this future cancels the task's token, and its
     /// result is dropped.
-    ///
-    /// # Errors
-    ///
-    /// The same as of [`spawn`](Self::spawn), and a panic of the task.
     pub async fn cancellable<T, F>(
         &self,
         task: impl FnOnce(CancellationToken) -> F,

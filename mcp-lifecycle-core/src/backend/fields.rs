@@ -16,10 +16,6 @@ pub fn invalid(option: &str, problem: impl Into<String>) -> SpecError {
 }
 
 /// Converts a value to UTF-8, as JSON requires.
-///
-/// # Errors
-///
-/// [`SpecError::InvalidOption`] if it is not, without the value.
 pub fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     let text = value.to_str().map(str::to_owned);
     text.ok_or_else(|| invalid(option, "is not valid UTF-8"))
@@ -27,10 +23,6 @@ pub fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
 
 /// Returns the variables that a specification sets, or passes by name from `host`. Nothing is
 /// inherited: the host's PATH and HOME mean nothing in a container.
-///
-/// # Errors
-///
-/// The same as of [`text`].
 pub fn environment(
     spec: &ServerSpec,
     host: impl Fn(&OsStr) -> Option<OsString>,

@@ -1,8 +1,8 @@
-//! What is known of a container or a pod, for those who wait for it.
+//! State of a container or a pod, which tasks wait for.
 
 use tokio::sync::watch::Sender;
 
-/// Changes it. Wakes nobody if it stays the same; returns whether it does not.
+/// Changes it. Wakes no task if it stays the same; returns whether it does not.
 pub fn learn<T: Clone + PartialEq>(known: &Sender<T>, change: impl FnOnce(&mut T)) -> bool {
     known.send_if_modified(|known| {
         let before = known.clone();

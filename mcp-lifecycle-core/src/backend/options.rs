@@ -24,18 +24,12 @@ pub enum PullPolicy {
 /// Fields that cannot be set, and why.
 pub type Ours = &'static [(&'static str, &'static str)];
 
-/// Why a field cannot be set.
+/// Reasons for which a field cannot be set.
 pub const OPTION: &str = "the launcher's option of that name sets it";
-/// Why a field cannot be set.
 pub const SPEC: &str = "the server's specification sets it";
-/// Why a field cannot be set.
 pub const LIFECYCLE: &str = "the server's lifecycle rests on it";
 
 /// Rejects the fields that a launcher sets itself.
-///
-/// # Errors
-///
-/// [`SpecError::InvalidOption`] for the first one.
 pub fn refuse(option: &str, fields: &Map<String, Value>, ours: Ours) -> Result<(), SpecError> {
     match ours.iter().find(|(path, _)| set_at(fields, path).is_some()) {
         Some((path, why)) => Err(invalid(
@@ -48,10 +42,6 @@ pub fn refuse(option: &str, fields: &Map<String, Value>, ours: Ours) -> Result<(
 
 /// Reads an API's type. `asked` is the part of `whole` that may have fields that the API does not:
 /// it would drop them silently.
-///
-/// # Errors
-///
-/// [`SpecError::InvalidOption`] for a wrong or an unknown field.
 pub fn known<T: Serialize + DeserializeOwned>(
     option: &str,
     asked: &Value,
@@ -67,10 +57,6 @@ pub fn known<T: Serialize + DeserializeOwned>(
 }
 
 /// Rejects labels that are reserved for the launchers.
-///
-/// # Errors
-///
-/// [`SpecError::InvalidOption`] for the first one.
 pub fn unreserved<'a>(mut keys: impl Iterator<Item = &'a String>) -> Result<(), SpecError> {
     match keys.find(|key| key.starts_with("dev.mcp-lifecycle.")) {
         Some(key) => Err(invalid(

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{Means, Nested};
 use crate::container::remove_until_absent;
-use crate::engine::{Condition, EngineError};
+use crate::engine::{EngineError, NOT_RUNNING};
 use crate::orphans::PARALLEL;
 
 /// Grace of a container after its stop signal, unless a forced end is requested: as for `docker
@@ -42,7 +42,7 @@ impl Nested {
             [asked, others].map(|list| list.into_iter().map(|(one, _)| one).collect::<Vec<_>>());
         let left = async {
             for container in &asked {
-                if let Ok(mut wait) = engine.wait(&container.id, Condition::NotRunning).await {
+                if let Ok(mut wait) = engine.wait(&container.id, NOT_RUNNING).await {
                     let _ = wait.select_next_some().await;
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
-use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator, ServerIdentity};
 use mcp_lifecycle_core::lock::Lock;
 use tokio::sync::{oneshot, watch};
 
@@ -114,6 +114,13 @@ impl Remote {
             stdout: Output::new(Arc::clone(self), Stream::Stdout),
             stderr: Output::new(Arc::clone(self), Stream::Stderr),
             process: Arc::clone(self),
+        }
+    }
+
+    pub(super) fn identity(&self, executor: &str) -> ServerIdentity {
+        ServerIdentity::Remote {
+            executor: executor.to_owned(),
+            process_id: self.id.clone(),
         }
     }
 

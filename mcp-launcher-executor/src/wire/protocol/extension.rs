@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Extensions {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_lifecycle: Option<Lifecycle>,
 }
 
@@ -25,26 +25,21 @@ pub struct Lifecycle {
     /// The time for which a silent client keeps its processes, in milliseconds.
     pub lease_ms: Option<u64>,
     /// The largest frame that the daemon takes, in bytes. Answer only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_frame: Option<u64>,
     /// The number of processes that a session may have. Answer only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
     /// The time that the processes of a session may take to end after its lease, in
     /// milliseconds. Answer only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     /// A word that no other daemon can say at the same time: machine, boot, namespaces, user,
     /// records and address, as an opaque word. One that says the same later has ended what
     /// this one left. Answer only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Output comes as raw frames, see [`RawOutput`](super::RawOutput): over a
     /// WebSocket only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raw_output: bool,
     /// The containment of a server by the daemon. Answer only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<WireContainment>,
 }
 
@@ -56,7 +51,6 @@ pub struct WireContainment {
     pub on_terminate: String,
     #[serde(default)]
     pub atomic: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
 
@@ -84,7 +78,7 @@ pub struct GoneNotification {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// Set when the daemon lost the means to prove it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 

@@ -114,21 +114,16 @@ pub struct ReadParams {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct ReadResult {
-    #[serde(default)]
     pub chunks: Vec<ReadChunk>,
     /// One after the last chunk, or the next number there will be.
-    #[serde(default)]
     pub next_seq: u64,
-    #[serde(default)]
     pub exited: bool,
     pub exit_code: Option<i64>,
     /// Exited, and both streams are at their end.
-    #[serde(default)]
     pub closed: bool,
     pub failure: Option<String>,
-    #[serde(default)]
     pub sandbox_denied: bool,
 }
 
