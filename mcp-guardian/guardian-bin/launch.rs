@@ -7,8 +7,8 @@
 
 use crate::control::Control;
 use crate::namespace::{self, Namespace};
-use crate::params::Params;
-use crate::protocol::{PARAM_COUNT, Stage};
+use crate::params::{Params, small_number};
+use crate::protocol::{GO, PARAM_COUNT, Stage};
 use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
 
 pub(crate) struct Server {
@@ -58,11 +58,18 @@ const REPORT_LEN: usize = 5;
 /// First byte of the report from a child in its cgroup; no stage has this number.
 const ALIVE: u8 = 0;
 
-pub(crate) fn launch(args: &Args, params: Params, control: &Control) -> Result<Server, Failure> {
+pub(crate) fn launch(args: &Args, mut params: Params, control: &Control) -> Result<Server, Failure> {
     let failed = |stage| move |errno| Failure::Failed(stage, errno);
     sys::become_subreaper().map_err(failed(Stage::Subreaper))?;
     let host = watch(params.host)?;
     let children = sys::signalfd(Signals::CHILDREN).map_err(failed(Stage::ChildExits))?;
+    if let Some(gate) = params.gate.take() {
+        let leader = small_number(params.program).and_then(Pid::new).ok_or(Errno::ESRCH);
+        let leader = leader.map_err(failed(Stage::Fork))?;
+        sys::write(&gate, &GO).map_err(failed(Stage::Fork))?;
+        // Its other end closes on exec.
+        return Ok(started(params, leader, host, children, gate, None));
+    }
     let (outcome, report) = sys::pipe().map_err(failed(Stage::Setup))?;
     if params.pid_namespace {
         let (pid, namespace) = namespace::create(args, &params, report).map_err(failed(Stage::Namespace))?;

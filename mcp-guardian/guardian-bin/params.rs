@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
-    FLAG_PID_NAMESPACE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD, flag_of,
+    FLAG_PID_NAMESPACE, GATE_FD, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, RING_FD, flag_of,
 };
 use crate::record::{Record, Slot};
 use crate::stat::number;
@@ -16,6 +16,8 @@ pub(crate) struct Params {
     pub(crate) grace: u64,
     pub(crate) cwd: Option<&'static CStr>,
     pub(crate) program: &'static CStr,
+    /// The way to a server's process that the host has forked.
+    pub(crate) gate: Option<Fd>,
     pub(crate) pid_namespace: bool,
     /// Starts no server; leaves an orphan to find its adopter.
     pub(crate) orphan: bool,
@@ -48,7 +50,8 @@ impl Params {
             host,
             grace: grace.saturating_mul(1_000_000),
             cwd: (!cwd.is_empty()).then_some(cwd),
-            program: text(7)?,
+            program: text(PROGRAM_PARAM)?,
+            gate: taken(GATE_FD),
             keep: text(8)?,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             orphan: flags & FLAG_ORPHAN != 0,

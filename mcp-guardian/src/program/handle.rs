@@ -114,27 +114,7 @@ impl GuardianHandle {
 
     /// Receives the next report, if there is one; [`io::ErrorKind::InvalidData`] for another message.
     pub fn receive<'b>(&self, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
-        let mut short = 0;
-        let len = loop {
-            match recv(self.control.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) => return Ok(Received::Closed),
-                Ok(len) => break len,
-                Err(Errno::EAGAIN) => return Ok(Received::Nothing),
-                // The guardian exited with a request unread. Returned once, before the reports that
-                // are still queued.
-                Err(Errno::ECONNRESET | Errno::EINTR) => {}
-                // A report must not be lost for a short lack of memory.
-                Err(Errno::ENOMEM | Errno::ENOBUFS) if short < 1000 => {
-                    short += 1;
-                    thread::yield_now();
-                }
-                Err(errno) => return Err(errno.into()),
-            }
-        };
-        let report = buffer.get(..len).and_then(Report::decode);
-        report.map(Received::Report).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "not a report of the guardian")
-        })
+        receive(&self.control, buffer)
     }
 
     /// Reaps the guardian if it has exited. Not to be called after it has returned a status, which
@@ -169,6 +149,33 @@ impl GuardianHandle {
             }
         }
     }
+}
+
+pub(super) fn receive<'b>(
+    control: &OwnedFd,
+    buffer: &'b mut [u8; MESSAGE_MAX],
+) -> io::Result<Received<'b>> {
+    let mut short = 0;
+    let len = loop {
+        match recv(control.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => return Ok(Received::Closed),
+            Ok(len) => break len,
+            Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+            // The guardian exited with a request unread. Returned once, before the reports that
+            // are still queued.
+            Err(Errno::ECONNRESET | Errno::EINTR) => {}
+            // A report must not be lost for a short lack of memory.
+            Err(Errno::ENOMEM | Errno::ENOBUFS) if short < 1000 => {
+                short += 1;
+                thread::yield_now();
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    };
+    let report = buffer.get(..len).and_then(Report::decode);
+    report
+        .map(Received::Report)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a report of the guardian"))
 }
 
 impl Drop for GuardianHandle {

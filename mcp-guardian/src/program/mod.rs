@@ -3,6 +3,7 @@
 //! `docs/containment.md` describes both.
 
 mod adopter;
+mod attach;
 pub mod ending;
 mod handle;
 mod image;
@@ -12,6 +13,7 @@ mod spawn;
 mod unreaped;
 
 pub use adopter::adopter;
+pub use attach::Attached;
 pub use handle::{GuardianHandle, Received};
 #[doc(hidden)]
 pub use image::image;

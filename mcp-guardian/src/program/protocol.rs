@@ -18,7 +18,10 @@ pub const CGROUP_LEAF_FD: i32 = 8;
 pub const RING_FD: i32 = 9;
 /// The socket to the companion, which the guardian only keeps open.
 pub const COMPANION_FD: i32 = 10;
-pub const FIRST_FREE_FD: i32 = 11;
+/// The socket to the server's process, where the host has forked it: it executes its program once
+/// the guardian has sent [`GO`], and never if it reads another number or the end.
+pub const GATE_FD: i32 = 11;
+pub const FIRST_FREE_FD: i32 = 12;
 
 pub const fn flag_of(fd: i32) -> u32 {
     1 << fd
@@ -35,6 +38,9 @@ pub const FLAG_OWN_VARIABLE: u32 = 8 * FLAG_PID_NAMESPACE;
 /// The server's cgroup has a memory limit: the guardian reports when it was reached.
 pub const FLAG_MEMORY: u32 = 16 * FLAG_PID_NAMESPACE;
 
+/// The guardian is ready: by [`GATE_FD`], in the place of an `errno`.
+pub const GO: [u8; 4] = [0; 4];
+
 /// To the companion, from the shim: nothing is left of the server.
 pub const SERVER_GONE: u8 = b'G';
 /// From the companion, to the shim: nothing is left of what the companion looks after.
@@ -42,8 +48,10 @@ pub const COMPANION_DONE: u8 = b'D';
 
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags,
 /// posthumous grace in milliseconds, path of the cgroup from [`CGROUP_LEAF_FD`], name of the
-/// ledger, working directory (empty for the host's), path of the program, patterns to keep.
+/// ledger, working directory (empty for the host's), path of the program (with [`GATE_FD`]: pid of
+/// the server), patterns to keep.
 pub const PARAM_COUNT: usize = 9;
+pub const PROGRAM_PARAM: usize = 7;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;

@@ -141,12 +141,7 @@ pub fn spawn_from(
     image: &Image,
     request: SpawnRequest<'_>,
 ) -> Result<GuardianHandle, SpawnGuardianError> {
-    check_support().map_err(|error| match error.kind() {
-        io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
-        _ => failed("its program")(error),
-    })?;
-    unreaped::reap();
-    let (control, theirs) = control_pair().map_err(failed("its socket"))?;
+    let (control, theirs) = prepare()?;
     let pid = start(image, &request, theirs.as_fd())?;
     // If the host kept the guardian's end, it would never see the socket close.
     drop(theirs);
@@ -163,6 +158,16 @@ pub fn spawn_from(
             Err(failed(action)(error))
         }
     }
+}
+
+/// Returns both ends of a new guardian's control socket, the host's first.
+pub(super) fn prepare() -> Result<(OwnedFd, OwnedFd), SpawnGuardianError> {
+    check_support().map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
+        _ => failed("its program")(error),
+    })?;
+    unreaped::reap();
+    control_pair().map_err(failed("its socket"))
 }
 
 /// Reaps a guardian that ends and has no pidfd to wait with, within 5 s.
@@ -193,40 +198,9 @@ fn start(
     request: &SpawnRequest<'_>,
     control: BorrowedFd<'_>,
 ) -> Result<Pid, SpawnGuardianError> {
-    let Record { ledger, .. } = request.record;
-    let passed = [
-        (Some(request.stdin), 0),
-        (Some(request.stdout), 1),
-        (Some(request.stderr), 2),
-        (Some(control), CONTROL_FD),
-        (request.cgroup_leaf, CGROUP_LEAF_FD),
-        (request.cgroup_procs, CGROUP_PROCS_FD),
-        (request.cgroup_kill, CGROUP_KILL_FD),
-        (ledger.map(|(file, ..)| file), LEDGER_FD),
-        (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD),
-        (request.record.ring, RING_FD),
-        (request.record.companion, COMPANION_FD),
-    ];
-    let descriptors = Descriptors::new(&passed).map_err(failed("its descriptors"))?;
-    let parameters = [
-        c"mcp-guardian".to_owned(),
-        number(process::id()),
-        number(
-            descriptors.flags
-                | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
-                | (u32::from(request.record.is_alone) * FLAG_ALONE)
-                | (u32::from(request.record.has_memory_limit) * FLAG_MEMORY)
-                | (u32::from(request.orphan) * FLAG_ORPHAN)
-                | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),
-        ),
-        number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
-        request.record.cgroup.map(beside).unwrap_or_default(),
-        ledger.map_or(c"", |(.., name)| name).to_owned(),
-        request.cwd.unwrap_or_default().to_owned(),
-        request.program.to_owned(),
-        request.record.keep.unwrap_or_default().to_owned(),
-    ];
-    const { assert!(PARAM_COUNT == 9, "the parameters above, in their order") };
+    let descriptors =
+        Descriptors::new(&passed(request, control)).map_err(failed("its descriptors"))?;
+    let parameters = parameters(request, descriptors.flags);
     let name = request.argv.is_empty().then_some(request.program);
     let argv: Vec<&CStr> = parameters
         .iter()
@@ -241,6 +215,49 @@ fn start(
         true => SpawnGuardianError::Refused(error),
         false => failed("its program")(error),
     })
+}
+
+/// Returns the descriptors of a guardian, each with its agreed number.
+pub(super) fn passed<'a>(
+    request: &SpawnRequest<'a>,
+    control: BorrowedFd<'a>,
+) -> [(Option<BorrowedFd<'a>>, RawFd); 11] {
+    let Record { ledger, .. } = request.record;
+    [
+        (Some(request.stdin), 0),
+        (Some(request.stdout), 1),
+        (Some(request.stderr), 2),
+        (Some(control), CONTROL_FD),
+        (request.cgroup_leaf, CGROUP_LEAF_FD),
+        (request.cgroup_procs, CGROUP_PROCS_FD),
+        (request.cgroup_kill, CGROUP_KILL_FD),
+        (ledger.map(|(file, ..)| file), LEDGER_FD),
+        (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD),
+        (request.record.ring, RING_FD),
+        (request.record.companion, COMPANION_FD),
+    ]
+}
+
+pub(super) fn parameters(request: &SpawnRequest<'_>, flags: u32) -> [CString; PARAM_COUNT] {
+    let Record { ledger, .. } = request.record;
+    [
+        c"mcp-guardian".to_owned(),
+        number(process::id()),
+        number(
+            flags
+                | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
+                | (u32::from(request.record.is_alone) * FLAG_ALONE)
+                | (u32::from(request.record.has_memory_limit) * FLAG_MEMORY)
+                | (u32::from(request.orphan) * FLAG_ORPHAN)
+                | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),
+        ),
+        number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
+        request.record.cgroup.map(beside).unwrap_or_default(),
+        ledger.map_or(c"", |(.., name)| name).to_owned(),
+        request.cwd.unwrap_or_default().to_owned(),
+        request.program.to_owned(),
+        request.record.keep.unwrap_or_default().to_owned(),
+    ]
 }
 
 struct Descriptors {
@@ -316,6 +333,6 @@ pub(super) fn number(number: u32) -> CString {
     CString::new(number.to_string()).unwrap_or_default()
 }
 
-fn failed(action: &'static str) -> impl FnOnce(io::Error) -> SpawnGuardianError {
+pub(super) fn failed(action: &'static str) -> impl FnOnce(io::Error) -> SpawnGuardianError {
     move |source| SpawnGuardianError::Failed { action, source }
 }

@@ -108,7 +108,7 @@ impl Pid {
         self.0.unsigned_abs()
     }
 
-    fn raw(self) -> nix::unistd::Pid {
+    pub(crate) fn raw(self) -> nix::unistd::Pid {
         nix::unistd::Pid::from_raw(self.0)
     }
 }

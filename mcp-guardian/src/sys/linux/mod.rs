@@ -1,5 +1,6 @@
 //! Linux: pidfds, and `/proc` for the names of processes.
 
+mod exec;
 mod leader;
 mod pidfd;
 mod proc;
@@ -12,6 +13,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
+pub(crate) use exec::*;
 pub use leader::*;
 pub use pidfd::*;
 pub use proc::*;
