@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
@@ -139,7 +139,11 @@ impl Server {
     }
 
     fn reap_guardian(&self) -> String {
-        let reaped = self.guardian.try_reap();
+        let parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaped = match { parent }.take() {
+            Some(parent) => parent.reap(),
+            None => self.guardian.try_reap(),
+        };
         let guardian = self.guardian.pid();
         match &reaped {
             Ok(Some(_)) => {}

@@ -1,6 +1,8 @@
 //! One server behind its guardian: the primitives that end it.
 
+use std::fmt;
 use std::io;
+use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +14,8 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
+use super::Plan;
+use super::spawn::Place;
 use crate::blocking::blocking;
 use crate::cgroup::Leaf;
 use crate::ending::Ending;
@@ -21,6 +25,7 @@ use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
 use mcp_tree::conclusion::{Conclusion, Event, decide};
+use mcp_tree::probe::Why;
 
 #[derive(Debug)]
 pub(super) struct GuardedServer {
@@ -47,32 +52,45 @@ pub(super) struct Server {
     /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
     pub(super) guardian_end: OnceLock<String>,
     pub(super) conclusion: Mutex<Conclusion>,
+    /// The owner of the guardian's process, where it was not started by this crate.
+    pub(super) parent: Mutex<Option<Box<dyn Parent>>>,
+}
+
+/// An owner of a child process, which alone may reap it.
+pub(super) trait Parent: fmt::Debug + Send {
+    fn reap(self: Box<Self>) -> io::Result<Option<process::ExitStatus>>;
 }
 
 impl Server {
     pub(super) fn new(
         guardian: GuardianHandle,
-        since: u64,
-        leaf: Result<Leaf, String>,
-        entry: Option<Entry>,
-        identity: Option<Cookie>,
-        pid_namespace: bool,
+        place: Place,
         containment: Containment,
     ) -> Arc<Self> {
         sys::reserve::keep();
+        let pid_namespace = place.plan.pid_namespace;
+        let containment = match &place.leaf {
+            Err(why) if place.plan.cgroups.is_ok() => Plan {
+                cgroups: Err(Why::from(why.as_str())),
+                ..place.plan
+            }
+            .containment(),
+            _ => containment,
+        };
         Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
-            since,
+            since: place.since,
             started: watch::Sender::new(None),
             ending: Ending::new(),
-            leaf,
+            leaf: place.leaf,
             pid_namespace,
-            conclusion: Mutex::new(Conclusion::guarded(identity.is_some())),
-            identity,
-            entry: Mutex::new(entry),
+            conclusion: Mutex::new(Conclusion::guarded(place.identity.is_some())),
+            identity: place.identity,
+            entry: Mutex::new(place.entry),
             containment,
             guardian_end: OnceLock::new(),
+            parent: Mutex::new(None),
         })
     }
 
@@ -119,7 +137,7 @@ impl Server {
     }
 
     /// Asks for the end of the tree. A guardian that was stopped is resumed first.
-    fn ask(&self) -> io::Result<()> {
+    pub(super) fn ask(&self) -> io::Result<()> {
         sys::not_forked()?;
         self.guardian.resume();
         match self.guardian.send(Request::Terminate) {
@@ -130,7 +148,7 @@ impl Server {
     }
 
     /// Ends the server by every means of this host, none of which waits for another.
-    fn force(self: &Arc<Self>) -> io::Result<()> {
+    pub(super) fn force(self: &Arc<Self>) -> io::Result<()> {
         sys::not_forked()?;
         if self.ending.look_again() {
             self.advance(Event::Again);
@@ -274,11 +292,18 @@ mod tests {
             panic!("{started:?}");
         };
         let containment = Containment::new("guardian", Reach::Tree);
-        let none = Err("none".to_owned());
-        (
-            Server::new(guardian, 0, none, None, None, false, containment),
-            pid,
-        )
+        let place = Place {
+            since: 0,
+            identity: None,
+            entry: None,
+            leaf: Err("none".to_owned()),
+            plan: Plan {
+                cgroups: Err("none".into()),
+                pid_namespace: false,
+                grace: Duration::ZERO,
+            },
+        };
+        (Server::new(guardian, place, containment), pid)
     }
 
     #[test]

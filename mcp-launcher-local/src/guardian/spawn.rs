@@ -11,10 +11,10 @@ use super::{Plan, strays};
 use crate::cgroup::Leaf;
 use crate::command::{Command, short_of, undone};
 use crate::identity::Cookie;
+use crate::orphans::Entry;
 use crate::program::{self, GuardianHandle, SpawnRequest};
 use crate::{orphans, pipes, sys};
 use mcp_tree::launch::{Prepared, UNDO_LIMIT, explain, new_leaf, no_guardian};
-use mcp_tree::probe::Why;
 
 pub(crate) struct Spawned {
     launched: LaunchedServer,
@@ -29,50 +29,19 @@ pub(crate) fn spawn(
     plan: Plan,
     containment: Containment,
 ) -> Result<Spawned, LaunchErrorKind> {
-    sys::watch::start()
-        .and_then(|()| strays::start())
-        .map_err(|error| short_of(error, "the threads that watch servers could not be started"))?;
     let (ours, theirs) = pipes::open()?;
-    let since = sys::ticks_since_boot();
-    let identity = command.identity.clone();
-    // The ledger first: whenever the host dies, it leaves nothing unrecorded.
-    let mut entry = match &identity {
-        Some(server) => orphans::register(server, plan.cgroups.is_ok())
-            .map_err(|error| short_of(error, orphans::UNRECORDED))?,
-        None => None,
-    };
-    let leaf = leaf(&plan, identity.as_ref());
-    if let (Err(_), Some(entry)) = (&leaf, &mut entry) {
-        entry.without_cgroup();
-    }
-    let guardian = match start(&command, &theirs, leaf.as_ref().ok(), &plan) {
+    let place = Place::prepare(command.identity.clone(), plan)?;
+    let guardian = match start(&command, &theirs, place.leaf.as_ref().ok(), &place.plan) {
         Ok(guardian) => guardian,
         Err((failed, may_live)) => {
-            if let Some(entry) = entry.filter(|_| !may_live) {
-                entry.end();
+            if !may_live {
+                place.vacate();
             }
             return Err(failed);
         }
     };
     drop(theirs);
-    let pid_namespace = plan.pid_namespace;
-    let containment = match &leaf {
-        Err(why) if plan.cgroups.is_ok() => Plan {
-            cgroups: Err(Why::from(why.as_str())),
-            ..plan
-        }
-        .containment(),
-        _ => containment,
-    };
-    let server = Server::new(
-        guardian,
-        since,
-        leaf,
-        entry,
-        identity,
-        pid_namespace,
-        containment,
-    );
+    let server = Server::new(guardian, place, containment);
     // Its drop ends the server.
     let launched = LaunchedServer::new(
         ours.stdin,
@@ -128,6 +97,51 @@ impl Spawned {
                 self.server.ending.publish(Some(ExitStatus::Unknown), None);
                 Ok(self.launched)
             }
+        }
+    }
+}
+
+/// The record and the cgroup of a server that is about to start.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) since: u64,
+    pub(super) identity: Option<Cookie>,
+    pub(super) entry: Option<Entry>,
+    pub(super) leaf: Result<Leaf, String>,
+    pub(super) plan: Plan,
+}
+
+impl Place {
+    pub(super) fn prepare(identity: Option<Cookie>, plan: Plan) -> Result<Self, LaunchErrorKind> {
+        sys::watch::start()
+            .and_then(|()| strays::start())
+            .map_err(|error| {
+                short_of(error, "the threads that watch servers could not be started")
+            })?;
+        let since = sys::ticks_since_boot();
+        // The ledger first: whenever the host dies, it leaves nothing unrecorded.
+        let mut entry = match &identity {
+            Some(server) => orphans::register(server, plan.cgroups.is_ok())
+                .map_err(|error| short_of(error, orphans::UNRECORDED))?,
+            None => None,
+        };
+        let leaf = leaf(&plan, identity.as_ref());
+        if let (Err(_), Some(entry)) = (&leaf, &mut entry) {
+            entry.without_cgroup();
+        }
+        Ok(Self {
+            since,
+            identity,
+            entry,
+            leaf,
+            plan,
+        })
+    }
+
+    /// Ends the record: nothing was started, or nothing is left.
+    pub(super) fn vacate(self) {
+        if let Some(entry) = self.entry {
+            entry.end();
         }
     }
 }
