@@ -66,8 +66,6 @@ mod pipes;
 mod plan;
 #[cfg(unix)]
 mod sys;
-#[cfg(feature = "transport")]
-mod transport;
 #[cfg(windows)]
 mod wrapper;
 
@@ -80,6 +78,8 @@ use mcp_guardian::worker;
 use mcp_guardian::{cgroup, program};
 use mcp_tree::{command, orphans};
 
+#[cfg(all(target_os = "linux", feature = "process-wrap"))]
+pub use guardian::{Contained, ContainedChild};
 pub use launcher::{LocalLauncher, LocalLauncherBuilder};
 pub use level::Isolation;
 #[cfg(windows)]

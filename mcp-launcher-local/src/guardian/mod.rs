@@ -6,6 +6,7 @@
 //! termination names what may live; forcing the end again looks again.
 //!
 //! ```text
+//! contained  a command of another library behind a guardian
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
 //! hear ───── receives the guardian's reports, and its end
@@ -15,12 +16,16 @@
 //! ```
 
 mod conclude;
+#[cfg(feature = "process-wrap")]
+mod contained;
 mod hear;
 mod look;
 mod server;
 mod spawn;
 mod strays;
 
+#[cfg(feature = "process-wrap")]
+pub use contained::{Contained, ContainedChild};
 pub(crate) use mcp_tree::plan::Plan;
 pub(crate) use mcp_tree::probe::{Found, known, probe};
 pub(crate) use spawn::{Spawned, spawn};

@@ -2,6 +2,10 @@
 
 mod bad_input;
 mod calls;
+#[cfg(target_os = "linux")]
+mod contained;
+#[cfg(target_os = "linux")]
+mod contained_child;
 mod eras;
 mod host_ends;
 mod ownership;
