@@ -139,8 +139,8 @@ impl Server {
     }
 
     fn reap_guardian(&self) -> String {
-        let parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner);
-        let reaped = match { parent }.take() {
+        let mut parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaped = match parent.take() {
             Some(parent) => parent.reap(),
             None => self.guardian.try_reap(),
         };

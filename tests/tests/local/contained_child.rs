@@ -240,13 +240,13 @@ fn waiting_twice_tells_the_same() {
 fn signals_arrive_and_the_status_has_them() {
     test("signals", async |_| {
         for signal in [libc::SIGTERM, libc::SIGUSR1, libc::SIGKILL] {
-            let mut child = start(sh("cat"));
+            let mut child = start(sh("exec sleep 1000"));
             child.signal(signal).unwrap();
             let status = child.wait().await.unwrap();
             assert_eq!(status.signal(), Some(signal));
             assert_eq!(child.try_wait().unwrap(), Some(status));
         }
-        let mut child = start(sh("cat"));
+        let mut child = start(sh("exec sleep 1000"));
         kill(&mut child).await;
         let status = child.try_wait().unwrap().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGKILL));
