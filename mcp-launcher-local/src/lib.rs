@@ -66,6 +66,8 @@ mod pipes;
 mod plan;
 #[cfg(unix)]
 mod sys;
+#[cfg(feature = "transport")]
+mod transport;
 #[cfg(windows)]
 mod wrapper;
 
