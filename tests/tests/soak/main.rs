@@ -40,7 +40,7 @@ use mcp_launcher_local::Isolation;
 use crate::plan::{Machine, Plan};
 
 /// Far more than anything here takes; reached only by a failure.
-const LIMIT: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(60);
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 

@@ -21,6 +21,9 @@ use crate::{Check, LIMIT};
 /// How much later than the policy's longest an end may be: a loaded machine.
 const SLACK: Duration = Duration::from_secs(3);
 
+/// How long a stopped guardian that the host has let go of stays stopped.
+const OVERDUE: Duration = Duration::from_secs(6);
+
 impl Case<'_> {
     /// Judges all of it, in the order in which less and less may be left.
     pub(crate) fn judge(
@@ -41,9 +44,12 @@ impl Case<'_> {
             self.in_time("the host ended", LIMIT)?;
         }
         let orphans = self.alive();
-        self.reap()?;
+        let report = self.reap()?;
         self.proceed();
-        self.in_time("the next host looked for orphans", LIMIT)?;
+        self.in_time(
+            &format!("the next host looked for orphans: {report}"),
+            LIMIT,
+        )?;
         excused.orphans = orphans.saturating_sub(self.alive()) as u64;
         if self.everybody_is_dead() {
             self.nobody_is_inside()?;
@@ -72,8 +78,8 @@ impl Case<'_> {
                 return Ok(());
             }
             if !self.everybody_is_dead() {
-                self.reap()?;
-                return self.in_time("the next host looked once more", LIMIT);
+                let report = self.reap()?;
+                return self.in_time(&format!("the next host looked once more: {report}"), LIMIT);
             }
             if Instant::now() > end {
                 return Err(format!("nobody is connected, and these live: {inside:?}"));
@@ -205,7 +211,7 @@ impl Case<'_> {
         let start = |_| Process::start(&mut self.stage.role(&["reap"], "reaper"), |_| {});
         let reapers: Check<Vec<_>> = (0..self.plan.reapers).map(start).collect();
         let mut alone = true;
-        let mut last = String::new();
+        let mut reports = Vec::new();
         for mut reaper in reapers? {
             let Some((_, report)) = reaper.hear("reaped", STEP)? else {
                 return Err(format!("the search for orphans: {:?}", reaper.said));
@@ -219,10 +225,10 @@ impl Case<'_> {
                     "the search for orphans could not end some: {report}"
                 ));
             }
-            last = report;
+            reports.push(report);
         }
         self.facts.reaped = true;
-        Ok(last)
+        Ok(reports.join("; "))
     }
 
     /// Ends whatever is out of everybody's reach, and looks at what is left on disk.
@@ -268,7 +274,7 @@ fn holds_no_more(host: Pid, before: &[String]) -> Check<u64> {
     let procs = |all: &[String]| count(all, "/proc");
     let others = |all: &[String]| all.len() - nulls(all) - procs(all);
     let mut continued = 0;
-    let overdue = end - LIMIT / 2;
+    let overdue = Instant::now() + OVERDUE;
     loop {
         let now = descriptors_of(host);
         let children = children_of(host);
