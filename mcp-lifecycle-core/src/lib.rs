@@ -41,6 +41,8 @@ pub mod backend;
 pub mod client;
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "document")]
+pub mod document;
 #[cfg(feature = "fleet")]
 pub mod fleet;
 #[cfg(all(doc, not(doctest)))]

@@ -2,6 +2,7 @@
 //! since the file may hold secrets. Pure.
 
 use diffy::{Line, create_patch};
+use mcp_lifecycle_core::document::position;
 
 use super::entry::Entry;
 use super::splice::{Splice, apply};
@@ -28,7 +29,7 @@ impl Change {
         };
         Self {
             title: entry.title(),
-            line: body[..part.start].matches('\n').count() + 1,
+            line: position(body, part.start).0,
             before: shown(&mut masks.clone()),
             after: shown(&mut masks.chain(splices.iter().cloned())),
         }

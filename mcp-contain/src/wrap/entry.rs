@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::format::Node;
+use mcp_lifecycle_core::document::Node;
+
 use crate::show::text::one_line;
 
 /// The keys of a server in a file, and the number of earlier servers with the same keys.
@@ -73,17 +74,6 @@ impl fmt::Display for Skip {
 }
 
 impl Entry {
-    pub(super) fn strange(path: &[String], range: Range<usize>) -> Self {
-        let why = "is not written as a server, which is a table with `command` and `args`";
-        Self {
-            path: path.to_vec(),
-            occurrence: 0,
-            range,
-            command: Err(Skip::Unclear(why.to_owned())),
-            secrets: Vec::new(),
-        }
-    }
-
     pub(super) fn title(&self) -> String {
         one_line(&self.path.join(" › "))
     }

@@ -3,7 +3,9 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::format::{Format, Table};
+use mcp_lifecycle_core::document::Format;
+
+use super::format::Table;
 use super::hosts::{self, HOSTS, Host};
 
 #[derive(Debug, Clone)]
@@ -53,10 +55,7 @@ pub(crate) fn named(path: &Path) -> Place {
         let path = path.to_owned();
         return Place { path, ..place };
     }
-    let is_toml = path
-        .extension()
-        .is_some_and(|extension| extension == "toml");
-    let format = if is_toml { Format::Toml } else { Format::Json };
+    let format = Format::of(path);
     Place {
         path: path.to_owned(),
         host: None,

@@ -3,240 +3,165 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use mcp_lifecycle_core::document::{Format, Member, Node, Value, position};
+
 use super::entry::{Args, Command, Entry, Skip};
-use super::{json, toml};
+use crate::show::text::one_line;
 
 /// The keys of a table of servers; `*` is any key.
 pub(crate) type Table = &'static [&'static str];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// JSON, with comments, trailing commas and the rest of JSON5.
-    Json,
-    Toml,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) value: Value,
-    /// Empty for a table of TOML that has no header.
-    pub(super) range: Range<usize>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Value {
-    Table {
-        members: Vec<Member>,
-        /// It is written in braces, with commas between its members.
-        is_braced: bool,
-    },
-    List(Vec<Node>),
-    Text(String),
-    Other,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) name: String,
-    pub(super) start: usize,
-    pub(super) node: Node,
-}
-
 const URL_KEYS: [&str; 5] = ["url", "serverUrl", "httpUrl", "uri", "baseUrl"];
 
-impl Format {
-    pub(super) fn entries(self, text: &str, tables: &[Table]) -> Result<Vec<Entry>, String> {
-        let root = match self {
-            Self::Json => json::parse(text),
-            Self::Toml => toml::parse(text),
-        }?;
-        let mut entries = Vec::new();
-        for table in tables {
-            self.find(text, &root, table, &mut Vec::new(), &mut entries);
-        }
-        // opencode has its servers in `mcp`, others in `mcp › servers`.
-        entries.retain(|entry| !tables.iter().any(|table| entry.path == **table));
-        entries.sort_by_key(|entry| entry.range.start);
-        let mut seen = BTreeMap::<Vec<String>, usize>::new();
-        for entry in &mut entries {
-            let seen = seen.entry(entry.path.clone()).or_default();
-            entry.occurrence = *seen;
-            *seen += 1;
-        }
-        Ok(entries)
+pub(super) fn entries(format: Format, text: &str, tables: &[Table]) -> Result<Vec<Entry>, String> {
+    let root = format.parse(text).map_err(|misfit| {
+        let (line, _) = position(text, misfit.at.unwrap_or(0));
+        format!("line {line}: {}", one_line(&misfit.problem))
+    })?;
+    let mut entries = Vec::new();
+    for table in tables {
+        root.find(&[table, &["*"][..]].concat(), &mut |path, member| {
+            entries.push(entry(format, text, member, path));
+        });
     }
-
-    pub(super) fn quote(self, text: &str) -> String {
-        match self {
-            Self::Json => serde_json::Value::from(text).to_string(),
-            Self::Toml => toml_edit::Value::from(text).to_string(),
-        }
+    // opencode has its servers in `mcp`, others in `mcp › servers`.
+    entries.retain(|entry| !tables.iter().any(|table| entry.path == **table));
+    entries.sort_by_key(|entry| entry.range.start);
+    let mut seen = BTreeMap::<Vec<String>, usize>::new();
+    for entry in &mut entries {
+        let seen = seen.entry(entry.path.clone()).or_default();
+        entry.occurrence = *seen;
+        *seen += 1;
     }
+    Ok(entries)
+}
 
-    /// Follows the keys to the table of servers. Duplicate keys are all followed.
-    fn find(
-        self,
-        text: &str,
-        node: &Node,
-        keys: &[&str],
-        path: &mut Vec<String>,
-        found: &mut Vec<Entry>,
-    ) {
-        for member in node.members() {
-            path.push(member.name.clone());
-            match (keys, &member.node.value) {
-                ([], Value::Table { .. }) => found.push(self.entry(text, member, path.clone())),
-                ([], _) => found.push(Entry::strange(path, member.range())),
-                ([key, rest @ ..], _) if *key == "*" || *key == member.name => {
-                    self.find(text, &member.node, rest, path, found);
-                }
-                _ => {}
-            }
-            path.pop();
+fn entry(format: Format, text: &str, member: &Member, path: Vec<String>) -> Entry {
+    let mut secrets = Vec::new();
+    for Member { name, node, .. } in member.node.members() {
+        match (name.as_str(), &node.value) {
+            ("command" | "args", Value::Text(_) | Value::List(_)) => {}
+            _ => hide(node, &mut secrets),
         }
     }
-
-    fn entry(self, text: &str, member: &Member, path: Vec<String>) -> Entry {
-        let mut secrets = Vec::new();
-        for Member { name, node, .. } in member.node.members() {
-            match (name.as_str(), &node.value) {
-                ("command" | "args", Value::Text(_) | Value::List(_)) => {}
-                _ => node.hide(&mut secrets),
-            }
-        }
-        let command = self.command(text, &member.node);
-        Entry {
-            path,
-            occurrence: 0,
-            range: match self {
-                Self::Json => member.range(),
-                Self::Toml => lines(text, &member.node, &command),
-            },
-            command,
-            secrets,
-        }
+    let is_table = matches!(member.node.value, Value::Table { .. });
+    let strange = "is not written as a server, which is a table with `command` and `args`";
+    let command = match is_table {
+        true => command(format, text, &member.node),
+        false => Err(unclear(strange)),
+    };
+    Entry {
+        path,
+        occurrence: 0,
+        range: match format {
+            Format::Toml if is_table => lines(text, &member.node, &command),
+            _ => range(member),
+        },
+        command,
+        secrets,
     }
+}
 
-    fn command(self, text: &str, server: &Node) -> Result<Command, Skip> {
-        let Some(member) = server.only("command")? else {
-            let is_remote = URL_KEYS.iter().any(|key| server.all(key).next().is_some());
-            return Err(match is_remote {
-                true => Skip::Remote,
-                false => Skip::NoCommand,
-            });
-        };
-        match &member.node.value {
-            Value::Text(_) => Ok(Command {
-                program: member.node.clone(),
-                args: self.args(text, server, member)?,
-                is_list: false,
+fn command(format: Format, text: &str, server: &Node) -> Result<Command, Skip> {
+    let Some(member) = only(server, "command")? else {
+        let is_remote = URL_KEYS.iter().any(|key| all(server, key).next().is_some());
+        return Err(match is_remote {
+            true => Skip::Remote,
+            false => Skip::NoCommand,
+        });
+    };
+    match &member.node.value {
+        Value::Text(_) => Ok(Command {
+            program: member.node.clone(),
+            args: args(format, text, server, member)?,
+            is_list: false,
+        }),
+        Value::List(list) => match list.split_first() {
+            None => Err(Skip::NoCommand),
+            Some((program, args)) if matches!(program.value, Value::Text(_)) => Ok(Command {
+                program: program.clone(),
+                args: Args::List {
+                    range: member.node.range.clone(),
+                    elements: args.to_vec(),
+                    removal: None,
+                },
+                is_list: true,
             }),
-            Value::List(list) => match list.split_first() {
-                None => Err(Skip::NoCommand),
-                Some((program, args)) if matches!(program.value, Value::Text(_)) => Ok(Command {
-                    program: program.clone(),
-                    args: Args::List {
-                        range: member.node.range.clone(),
-                        elements: args.to_vec(),
-                        removal: None,
-                    },
-                    is_list: true,
-                }),
-                Some(_) => Err(unclear("has a `command` that is no text")),
-            },
-            _ => Err(unclear("has a `command` that is no text")),
-        }
-    }
-
-    fn args(self, text: &str, server: &Node, command: &Member) -> Result<Args, Skip> {
-        let end = command.node.range.end;
-        let is_braced = matches!(server.value, Value::Table { is_braced, .. } if is_braced);
-        let Some(member) = server.only("args")? else {
-            return self.missing(text, command, is_braced);
-        };
-        let Value::List(list) = &member.node.value else {
-            return Err(unclear("has `args` that are no list"));
-        };
-        let own = member.range();
-        let follows = own.start > end && text[end..own.start].trim() == ",";
-        Ok(Args::List {
-            range: member.node.range.clone(),
-            elements: list.clone(),
-            removal: match is_braced {
-                true => follows.then_some(end..own.end),
-                false => own_line(text, own),
-            },
-        })
-    }
-
-    /// Returns the place of a missing key: beside the command in `{ }`, else on a line above it
-    /// with the same prefix (`mcp_servers.NAME.` or white space).
-    fn missing(self, text: &str, command: &Member, is_braced: bool) -> Result<Args, Skip> {
-        let start = line_start(text, command.start);
-        let beginning = &text[start..command.start];
-        let end = command.node.range.end;
-        let (at, before, after) = match self {
-            Self::Json if start > 0 && beginning.chars().all(char::is_whitespace) => {
-                let separator = format!("{}{beginning}", line_end(text));
-                (end, format!(",{separator}\"args\": "), "")
-            }
-            Self::Json => (end, ", \"args\": ".to_owned(), ""),
-            Self::Toml if is_braced => (end, ", args = ".to_owned(), ""),
-            Self::Toml if beginning.contains(['{', '#']) => {
-                return Err(unclear(
-                    "is written in a way that this program does not change",
-                ));
-            }
-            Self::Toml => (start, format!("{beginning}args = "), line_end(text)),
-        };
-        let after = after.to_owned();
-        Ok(Args::Missing { at, before, after })
+            Some(_) => Err(unclear("has a `command` that is no text")),
+        },
+        _ => Err(unclear("has a `command` that is no text")),
     }
 }
 
-impl Node {
-    fn members(&self) -> &[Member] {
-        match &self.value {
-            Value::Table { members, .. } => members,
-            _ => &[],
-        }
-    }
+fn args(format: Format, text: &str, server: &Node, command: &Member) -> Result<Args, Skip> {
+    let end = command.node.range.end;
+    let is_braced = matches!(server.value, Value::Table { is_braced, .. } if is_braced);
+    let Some(member) = only(server, "args")? else {
+        return missing(format, text, command, is_braced);
+    };
+    let Value::List(list) = &member.node.value else {
+        return Err(unclear("has `args` that are no list"));
+    };
+    let own = range(member);
+    let follows = own.start > end && text[end..own.start].trim() == ",";
+    Ok(Args::List {
+        range: member.node.range.clone(),
+        elements: list.clone(),
+        removal: match is_braced {
+            true => follows.then_some(end..own.end),
+            false => own_line(text, own),
+        },
+    })
+}
 
-    fn all(&self, key: &str) -> impl Iterator<Item = &Member> {
-        self.members().iter().filter(move |it| it.name == key)
-    }
-
-    /// Returns the only value of a key: hosts differ in which of two counts.
-    fn only(&self, key: &str) -> Result<Option<&Member>, Skip> {
-        let mut found = self.all(key);
-        let first = found.next();
-        match found.next() {
-            None => Ok(first),
-            Some(_) => Err(Skip::Unclear(format!("has `{key}` twice"))),
+/// Returns the place of a missing key: beside the command in `{ }`, else on a line above it
+/// with the same prefix (`mcp_servers.NAME.` or white space).
+fn missing(format: Format, text: &str, command: &Member, is_braced: bool) -> Result<Args, Skip> {
+    let start = line_start(text, command.start);
+    let beginning = &text[start..command.start];
+    let end = command.node.range.end;
+    let (at, before, after) = match format {
+        Format::Json if start > 0 && beginning.chars().all(char::is_whitespace) => {
+            let separator = format!("{}{beginning}", line_end(text));
+            (end, format!(",{separator}\"args\": "), "")
         }
-    }
-
-    fn hide(&self, secrets: &mut Vec<Range<usize>>) {
-        match &self.value {
-            Value::Table { members, .. } => members.iter().for_each(|it| it.node.hide(secrets)),
-            Value::List(list) => list.iter().for_each(|it| it.hide(secrets)),
-            Value::Text(_) | Value::Other => secrets.push(self.range.clone()),
+        Format::Json => (end, ", \"args\": ".to_owned(), ""),
+        Format::Toml if is_braced => (end, ", args = ".to_owned(), ""),
+        Format::Toml if beginning.contains(['{', '#']) => {
+            return Err(unclear(
+                "is written in a way that this program does not change",
+            ));
         }
-    }
+        _ => (start, format!("{beginning}args = "), line_end(text)),
+    };
+    let after = after.to_owned();
+    Ok(Args::Missing { at, before, after })
+}
 
-    /// Returns the text; `None` if it is none.
-    pub(super) fn as_text(&self) -> Option<&str> {
-        match &self.value {
-            Value::Text(text) => Some(text),
-            _ => None,
-        }
+fn all<'a>(table: &'a Node, key: &str) -> impl Iterator<Item = &'a Member> {
+    table.members().iter().filter(move |it| it.name == key)
+}
+
+/// Returns the only value of a key: hosts differ in which of two counts.
+fn only<'a>(table: &'a Node, key: &str) -> Result<Option<&'a Member>, Skip> {
+    let mut found = all(table, key);
+    let first = found.next();
+    match found.next() {
+        None => Ok(first),
+        Some(_) => Err(Skip::Unclear(format!("has `{key}` twice"))),
     }
 }
 
-impl Member {
-    fn range(&self) -> Range<usize> {
-        self.start..self.node.range.end.max(self.start)
+fn hide(node: &Node, secrets: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Table { members, .. } => members.iter().for_each(|it| hide(&it.node, secrets)),
+        Value::List(list) => list.iter().for_each(|it| hide(it, secrets)),
+        Value::Text(_) | Value::Other(_) => secrets.push(node.range.clone()),
     }
+}
+
+fn range(member: &Member) -> Range<usize> {
+    member.start..member.node.range.end.max(member.start)
 }
 
 /// Returns the lines to show: of its header, and of the keys that matter.

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::format::{Format, Table};
+use mcp_lifecycle_core::document::Format;
+
+use super::format::Table;
 
 #[derive(Debug)]
 pub(crate) struct Host {

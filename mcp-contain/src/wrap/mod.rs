@@ -6,7 +6,6 @@ mod file;
 mod find;
 mod format;
 mod hosts;
-mod json;
 mod outcome;
 mod owner;
 mod rewrite;
@@ -15,7 +14,6 @@ mod splice;
 pub(crate) mod survey;
 #[cfg(test)]
 mod tests;
-mod toml;
 
 use std::collections::BTreeSet;
 use std::env;

@@ -14,9 +14,11 @@
 
 use std::collections::BTreeSet;
 
+use mcp_lifecycle_core::document::{Format, Node};
+
 use super::diff;
 use super::entry::{Args, Command, Entry, Key, Skip};
-use super::format::{Format, Node, Table};
+use super::format::{Table, entries};
 use super::splice::{Splice, apply};
 use crate::show::runner::is_runner;
 
@@ -87,7 +89,7 @@ pub(crate) fn unwrap(
 }
 
 pub(crate) fn wrapped(text: &str, shape: Shape<'_>) -> Result<BTreeSet<Key>, String> {
-    let entries = shape.format.entries(text_of(text), shape.tables)?;
+    let entries = entries(shape.format, text_of(text), shape.tables)?;
     let wrapped = entries.into_iter().filter(Entry::is_wrapped);
     Ok(wrapped.map(|entry| entry.key()).collect())
 }
@@ -100,7 +102,7 @@ fn change(
     let body = text_of(text);
     let mut all = Vec::new();
     let (mut changes, mut skipped) = (Vec::new(), Vec::new());
-    for entry in shape.format.entries(body, shape.tables)? {
+    for entry in entries(shape.format, body, shape.tables)? {
         match decide(&entry, body) {
             Ok(splices) => {
                 changes.push(diff::Change::new(body, &entry, &splices));

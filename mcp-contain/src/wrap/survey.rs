@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::entry::{Entry, Skip};
 use super::file::Document;
 use super::find;
+use super::format::entries;
 use super::hosts::Host;
 
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(crate) fn survey() -> Vec<Survey> {
             Ok(None) => return None,
             Ok(Some(document)) => {
                 let text = document.text().trim_start_matches('\u{feff}');
-                let entries = place.format.entries(text, &place.tables);
+                let entries = entries(place.format, text, &place.tables);
                 entries.map_err(|why| format!("cannot be understood: {why}"))
             }
             Err(error) => Err(error.to_string()),

@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
 
-use super::format::{Format, Table};
+use mcp_lifecycle_core::document::Format;
+
+use super::format::Table;
 use super::hosts;
 use super::rewrite::{self, Rewritten, Shape, Wrapper};
 

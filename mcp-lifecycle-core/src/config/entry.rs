@@ -93,13 +93,6 @@ struct ShutdownKey {
     kill_confirmation: Option<Span>,
 }
 
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) entry: Entry,
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
-
 pub(super) struct Wrong {
     pub(super) kind: ConfigErrorKind,
     pub(super) at: Option<String>,

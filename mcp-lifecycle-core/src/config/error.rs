@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::document::position;
 use crate::launch::SpecError;
 
 /// The failure to read a configuration.
@@ -48,8 +49,6 @@ pub enum ConfigErrorKind {
     },
     #[error("server `{server}` is not valid: {cause}")]
     Spec { server: String, cause: SpecError },
-    #[error("TOML is not compiled in; enable the feature `toml`")]
-    NoToml,
 }
 
 impl ConfigError {
@@ -86,23 +85,12 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigErrorKind {
-    pub(super) fn at(self, text: &str, offset: usize) -> ConfigError {
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let context = ConfigErrorContext {
-            file: None,
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        };
+    /// Returns an error of this offset, or of the whole file.
+    pub(super) fn at(self, text: &str, offset: Option<usize>) -> ConfigError {
+        let (line, column) = offset.map_or((0, 0), |at| position(text, at));
+        let file = None;
         ConfigError {
-            context: Box::new(context),
-            kind: self,
-        }
-    }
-
-    pub(super) fn nowhere(self) -> ConfigError {
-        ConfigError {
-            context: Box::default(),
+            context: Box::new(ConfigErrorContext { file, line, column }),
             kind: self,
         }
     }

@@ -24,16 +24,14 @@
 mod entry;
 mod error;
 mod expand;
-mod json;
 mod reader;
 mod registry;
-#[cfg(feature = "toml")]
-mod toml;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::document::Format;
 pub use error::{ConfigError, ConfigErrorContext, ConfigErrorKind};
-pub use reader::{ConfigReader, Format, ServerSet, Skipped};
+pub use reader::{ConfigReader, ServerSet, Skipped};
 pub use registry::LauncherRegistry;

@@ -1,22 +1,18 @@
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 
-use super::entry::Wrong;
+use super::entry::Entry;
 use super::error::{ConfigError, ConfigErrorKind};
 use super::expand::Lookup;
 use super::registry::LauncherRegistry;
+use crate::document::{Format, Misfit, Node, Value};
 use crate::fleet::FleetServer;
 
-/// The format of a configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
-    /// JSON with `mcpServers`, `servers` or `mcp.servers`. Comments and trailing
-    /// commas are accepted.
-    Json,
-    /// TOML with `[mcp_servers.NAME]`. Needs the feature `toml`.
-    Toml,
-}
+type Table = &'static [&'static str];
+
+const JSON_TABLES: [Table; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+const TOML_TABLES: [Table; 1] = [&["mcp_servers"]];
 
 /// Reads configurations.
 pub struct ConfigReader<'a> {
@@ -84,13 +80,9 @@ impl<'a> ConfigReader<'a> {
     /// [`ConfigError`] with the position in the file.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<ServerSet, ConfigError> {
         let path = path.as_ref();
-        let format = match path.extension() {
-            Some(extension) if extension == "toml" => Format::Toml,
-            _ => Format::Json,
-        };
         let read = std::fs::read_to_string(path);
-        let read = read.map_err(|error| ConfigErrorKind::Io(error).nowhere());
-        read.and_then(|text| self.read_str(&text, format))
+        let read = read.map_err(|error| ConfigErrorKind::Io(error).at("", None));
+        read.and_then(|text| self.read_str(&text, Format::of(path)))
             .map_err(|error| error.in_file(path))
     }
 
@@ -100,49 +92,64 @@ impl<'a> ConfigReader<'a> {
     ///
     /// [`ConfigError`] with the position in the string.
     pub fn read_str(&self, text: &str, format: Format) -> Result<ServerSet, ConfigError> {
-        let entries = match format {
-            Format::Json => crate::config::json::entries(text)?,
-            #[cfg(feature = "toml")]
-            Format::Toml => crate::config::toml::entries(text)?,
-            #[cfg(not(feature = "toml"))]
-            Format::Toml => return Err(ConfigErrorKind::NoToml.nowhere()),
-        };
+        let wrong = |misfit: Misfit| ConfigErrorKind::Syntax(misfit.problem).at(text, misfit.at);
+        let root = format.parse(text).map_err(wrong)?;
         let mut set = ServerSet::default();
-        let Some(entries) = entries else {
-            set.skipped.push(Skipped::NoServers);
-            return Ok(set);
-        };
-        for found in entries {
-            let server = found.name;
-            if found.entry.is_disabled() {
+        let tables = tables(&root, format);
+        if tables.is_empty() {
+            return match root.value {
+                Value::Table { members, .. } if members.is_empty() => {
+                    set.skipped.push(Skipped::NoServers);
+                    Ok(set)
+                }
+                _ => Err(ConfigErrorKind::NoServers.at(text, None)),
+            };
+        }
+        let mut names = HashSet::new();
+        for found in tables.into_iter().flat_map(Node::members) {
+            let (start, server) = (Some(found.start), found.name.clone());
+            let syntax = |problem| ConfigErrorKind::Syntax(problem).at(text, start);
+            if !names.insert(&*found.name) {
+                return Err(syntax(format!("server `{server}` occurs twice")));
+            }
+            let entry: Entry = found.node.read().map_err(|misfit| {
+                wrong(Misfit {
+                    at: misfit.at.or(start),
+                    problem: format!("server `{server}`: {}", misfit.problem),
+                })
+            })?;
+            if entry.is_disabled() {
                 set.skipped.push(Skipped::Disabled { server });
-            } else if found.entry.is_launchable() {
-                let config = found
-                    .entry
-                    .into_config(&server, self.launchers, &self.lookup);
-                set.servers
-                    .push(config.map_err(|wrong| place(text, found.start..found.end, wrong))?);
-            } else if found.entry.url.is_some() {
+            } else if entry.is_launchable() {
+                let config = entry.into_config(&server, self.launchers, &self.lookup);
+                let config = config.map_err(|wrong| {
+                    let piece = wrong.at.and_then(|piece| text[found.start..].find(&*piece));
+                    wrong.kind.at(text, Some(found.start + piece.unwrap_or(0)))
+                })?;
+                set.servers.push(config);
+            } else if entry.url.is_some() {
                 set.skipped.push(Skipped::Remote { server });
             } else {
-                let problem = format!(
+                return Err(syntax(format!(
                     "server `{server}` has neither `command` nor `url`, nor a `launcher` that knows its command"
-                );
-                return Err(ConfigErrorKind::Syntax(problem).at(text, found.start));
+                )));
             }
         }
         Ok(set)
     }
 }
 
-fn place(text: &str, range: std::ops::Range<usize>, wrong: Wrong) -> ConfigError {
-    let within = text.get(range.clone()).unwrap_or_default();
-    let offset = wrong
-        .at
-        .as_deref()
-        .and_then(|piece| within.find(piece))
-        .unwrap_or(0);
-    wrong.kind.at(text, range.start + offset)
+fn tables(root: &Node, format: Format) -> Vec<&Node> {
+    let keys: &[Table] = match format {
+        Format::Json => &JSON_TABLES,
+        Format::Toml => &TOML_TABLES,
+    };
+    let mut tables = Vec::new();
+    for keys in keys {
+        root.find(keys, &mut |_, member| tables.push(&member.node));
+    }
+    tables.retain(|node| matches!(node.value, Value::Table { .. }));
+    tables
 }
 
 impl fmt::Debug for ConfigReader<'_> {

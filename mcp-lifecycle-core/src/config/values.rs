@@ -1,9 +1,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
 
 /// A duration: a number of seconds, or text with a unit (`"500ms"`, `"2m"`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,33 +57,6 @@ pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     }
     let Strings::Array(strings) = Strings::deserialize(deserializer)?;
     Ok(strings)
-}
-
-#[derive(Debug)]
-pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tables<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Tables<T> {
-            type Value = Entries<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of servers by name")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
-                let mut entries: Vec<(String, T)> = Vec::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    entries.push((name, map.next_value()?));
-                }
-                Ok(Entries(entries))
-            }
-        }
-
-        deserializer.deserialize_map(Tables(PhantomData))
-    }
 }
 
 /// The environment of a server. Its errors do not show values.

@@ -1,17 +1,14 @@
-//! Parses TOML (Codex). Pure.
+//! Parses TOML (Codex).
 
+use serde_json::Value as Scalar;
 use toml_edit::{Document, Item, Key, TableLike};
 
-use super::format::{Member, Node, Value};
-use crate::show::text::one_line;
+use super::{Member, Misfit, Node, Value};
 
-pub(super) fn parse(text: &str) -> Result<Node, String> {
+pub(super) fn parse(text: &str) -> Result<Node, Misfit> {
     let document = Document::parse(text).map_err(|error| {
-        // The parser's own message quotes the line, which may hold a secret.
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let before = text.get(..start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        format!("line {line}: {}", one_line(error.message()))
+        // `Display` quotes the line.
+        Misfit::new(error.span().map_or(0, |span| span.start), &error.message())
     })?;
     Ok(Node {
         value: table(document.as_table(), false),
@@ -46,7 +43,7 @@ fn node(item: &Item) -> Node {
             };
             Value::List(tables.iter().map(node).collect())
         }
-        Item::None => Value::Other,
+        Item::None => Value::Other(Scalar::Null),
     };
     let range = item.span().unwrap_or_default();
     Node { value, range }
@@ -59,7 +56,10 @@ fn of_value(value: &toml_edit::Value) -> Node {
             toml_edit::Value::InlineTable(inner) => table(inner, true),
             toml_edit::Value::Array(list) => Value::List(list.iter().map(of_value).collect()),
             toml_edit::Value::String(text) => Value::Text(text.value().clone()),
-            _ => Value::Other,
+            toml_edit::Value::Integer(number) => Value::Other((*number.value()).into()),
+            toml_edit::Value::Float(number) => Value::Other((*number.value()).into()),
+            toml_edit::Value::Boolean(value) => Value::Other((*value.value()).into()),
+            toml_edit::Value::Datetime(time) => Value::Other(time.value().to_string().into()),
         },
     }
 }
