@@ -70,10 +70,10 @@ impl Format {
             #[cfg(feature = "document-toml")]
             Self::Toml => toml::parse(text),
             #[cfg(not(feature = "document-toml"))]
-            Self::Toml => Err(Misfit {
-                at: None,
-                problem: "TOML is not compiled in; enable the feature `toml`".to_owned(),
-            }),
+            Self::Toml => {
+                let problem = "TOML is not compiled in; enable the feature `toml`";
+                Err(Misfit::new(None, &problem))
+            }
         }
     }
 

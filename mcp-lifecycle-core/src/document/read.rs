@@ -1,13 +1,9 @@
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
-use serde::de::value::{SeqDeserializer, StrDeserializer};
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor,
-};
-use serde::forward_to_deserialize_any;
-use serde_json::Value as Scalar;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
 
-use super::{Member, Node, Value};
+use super::{Node, Value};
 
 /// A part of a configuration that is not as it has to be.
 #[derive(Debug)]
@@ -19,106 +15,43 @@ pub struct Misfit {
 }
 
 impl Misfit {
-    pub(super) fn new(at: usize, problem: &dyn Display) -> Self {
-        let (at, problem) = (Some(at), problem.to_string());
+    pub(super) fn new(at: impl Into<Option<usize>>, problem: &dyn Display) -> Self {
+        let (at, problem) = (at.into(), problem.to_string());
         Self { at, problem }
     }
 }
 
-impl Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)
-    }
-}
-
-impl std::error::Error for Misfit {}
-
-impl Error for Misfit {
-    fn custom<T: Display>(problem: T) -> Self {
-        let problem = problem.to_string();
-        Self { at: None, problem }
-    }
-}
-
 impl Node {
-    /// Reads a type. The error has the position of the innermost member that does not fit.
-    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Misfit> {
-        T::deserialize(self)
-    }
-}
-
-impl<'de> Deserializer<'de> for &'de Node {
-    type Error = Misfit;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match &self.value {
-            Value::Table { members, .. } => visitor.visit_map(Members(members, None)),
-            Value::List(list) => visitor.visit_seq(SeqDeserializer::new(list.iter())),
-            Value::Text(text) => visitor.visit_borrowed_str(text),
-            Value::Other(value) => value.deserialize_any(visitor).map_err(Error::custom),
+    /// Reads a table as a type of which every field has a default. The error has the position of the
+    /// member that does not fit.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Misfit> {
+        let members = self.members().iter();
+        let mut names = std::collections::BTreeSet::new();
+        if let Some(again) = members.clone().find(|it| !names.insert(&it.name)) {
+            let twice = format_args!("`{}` occurs twice", again.name);
+            return Err(Misfit::new(again.start, &twice));
         }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
-        match &self.value {
-            Value::Other(Scalar::Null) => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Misfit> {
-        let variant: StrDeserializer<'_, Misfit> = match self.as_text() {
-            Some(text) => text.into_deserializer(),
-            None => return self.deserialize_any(visitor),
-        };
-        variant.deserialize_enum(name, variants, visitor)
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct newtype_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Misfit> for &'de Node {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-/// The rest of a table, and the value of the key that was read last.
-struct Members<'de>(&'de [Member], Option<&'de Node>);
-
-impl<'de> MapAccess<'de> for Members<'de> {
-    type Error = Misfit;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, Misfit> {
-        let Some((member, rest)) = self.0.split_first() else {
-            return Ok(None);
-        };
-        *self = Self(rest, Some(&member.node));
-        let key: StrDeserializer<'_, Misfit> = member.name.as_str().into_deserializer();
-        seed.deserialize(key).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
-        let node = self
-            .1
-            .take()
-            .ok_or_else(|| Misfit::custom("a value without a key"))?;
-        seed.deserialize(node).map_err(|mut misfit| {
-            misfit.at.get_or_insert(node.range.start);
-            misfit
+        serde_json::from_value(self.json()).map_err(|error| {
+            let alone = |name: &str, node: &Self| Json::from_iter([(name, node.json())]);
+            let is_misfit = |json| serde_json::from_value::<T>(json).is_err();
+            let at = members
+                .clone()
+                .find(|it| is_misfit(alone(&it.name, &it.node)));
+            Misfit::new(at.map(|it| it.node.range.start), &error)
         })
+    }
+
+    fn json(&self) -> Json {
+        match &self.value {
+            Value::Table { members, .. } => {
+                let members = members.iter();
+                members
+                    .map(|it| (it.name.clone(), it.node.json()))
+                    .collect()
+            }
+            Value::List(list) => list.iter().map(Self::json).collect(),
+            Value::Text(text) => text.as_str().into(),
+            Value::Other(value) => value.clone(),
+        }
     }
 }
