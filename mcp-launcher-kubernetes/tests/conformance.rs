@@ -71,7 +71,7 @@ fn on_pods(name: &'static str, init: Init) -> Kit {
 /// The fixture in a pod that sees nothing but the observer's socket.
 fn in_a_pod(args: Vec<String>) -> ServerSpecBuilder {
     let mut options = PodOptions::new("localhost/mcp-fixture:1")
-        .init_grace_ms(2000)
+        .init_grace(Duration::from_secs(2))
         // The observer's socket is this user's.
         .run_as_user(0)
         .run_as_non_root(false)

@@ -10,7 +10,7 @@ use bollard::models::{
     MountType, RestartPolicy, RestartPolicyNameEnum,
 };
 use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
-use mcp_lifecycle_core::backend::options::unreserved;
+use mcp_lifecycle_core::backend::options::{INIT_GRACE_MS, unreserved};
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin, raw};
@@ -18,9 +18,6 @@ use crate::supervised::Supervision;
 
 /// Default number of processes and threads.
 const PIDS: u32 = 512;
-
-/// Default grace of a supervised server.
-const INIT_GRACE_MS: u32 = 5000;
 
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {

@@ -1,16 +1,12 @@
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use mcp_lifecycle_core::backend::fields;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
+use super::{ByteSize, ContainerOptions, Mount};
 
 mcp_lifecycle_core::setters! { ContainerOptions:
-    /// Sets the image.
-    image(image: impl Into<String>) |it| it.image = Some(image.into());
     /// Sets the required ID of the image: `sha256:` and 64 digits. The image says where to pull it
     /// from.
     image_id(id: impl Into<String>) |it| it.image_id = Some(id.into());
@@ -18,24 +14,14 @@ mcp_lifecycle_core::setters! { ContainerOptions:
     pinned(pinned: bool) |it| it.pinned = pinned;
     /// Sets the platform, `os[/arch[/variant]]`, for images with several.
     platform(platform: impl Into<String>) |it| it.platform = Some(platform.into());
-    /// Sets when the image is pulled, instead of the launcher's policy.
-    pull(policy: PullPolicy) |it| it.pull = Some(policy);
     /// Sets the network: `none`, `host`, `bridge`, or a name. The engine's default if unset.
     network(network: impl Into<String>) |it| it.network = Some(network.into());
     /// Sets the user, `user[:group]`, by name or number. The image's if unset.
     user(user: impl Into<String>) |it| it.user = Some(user.into());
-    /// Makes the root file system read-only.
-    read_only(read_only: bool) |it| it.read_only_root = read_only;
     /// Sets the number of processors, such as 1.5. No limit if unset.
     cpus(cpus: f64) |it| it.cpus = Some(cpus);
     /// Sets the number of processes and threads: 512 by default; 0 is no limit.
     pids_limit(limit: u32) |it| it.pids_limit = Some(limit);
-    /// Sets process 1, instead of the launcher's default.
-    init(init: Init) |it| it.init = Some(init);
-    /// Sets the grace of a supervised server, from the end of its input to SIGTERM, and again to
-    /// SIGKILL; in whole milliseconds, 5 s by default. Should not be shorter than the graces of the
-    /// client's policy, which it would cut short.
-    init_grace(grace: Duration) |it| it.init_grace_ms = Some(u32::try_from(grace.as_millis()).unwrap_or(u32::MAX));
     /// Sets whether programs may gain privileges by set-uid.
     allow_new_privileges(allow: bool) |it| it.allow_new_privileges = allow;
     /// Sets the log driver; `none` by default. Others write the protocol's traffic, including
@@ -54,14 +40,10 @@ mcp_lifecycle_core::setters! { ContainerOptions:
     /// Sets the memory limit, swap included: `"512m"`, or a number of bytes.
     memory(size: impl TryInto<ByteSize, Error: Display>) |it| match size.try_into() {
         Ok(size) => it.memory = Some(size),
-        Err(error) => it.reject("memory", &error),
+        Err(error) => it.reject("memory", error.to_string()),
     };
-    /// Gives a capability back, named without `CAP_`: all are dropped.
-    cap_add(capability: impl Into<String>) |it| it.cap_add.push(capability.into());
     /// Adds a security option of the engine: `seccomp=…`, `label=…`.
     security_opt(option: impl Into<String>) |it| it.security_opt.push(option.into());
-    /// Adds a label. Those of this crate are reserved.
-    label(key: impl Into<String>, value: impl Into<String>) |it| it.labels.insert(key.into(), value.into());
     /// Adds fields of the engine's `HostConfig`: a value that serializes to an object in the API's
     /// format, such as `serde_json::json!({"ShmSize": 67108864})` or the struct of a client
     /// library. They win over all other options; a null resets a field to the engine's default.
@@ -76,20 +58,5 @@ fn bind(source: impl Into<PathBuf>, target: impl Into<PathBuf>, writable: bool) 
         source: source.into(),
         target: target.into(),
         writable,
-    }
-}
-
-impl ContainerOptions {
-    fn merge(&mut self, fields: impl Serialize, within: impl FnOnce(Value) -> Value) {
-        match serde_json::to_value(fields).map(within) {
-            Ok(Value::Object(fields)) => fields::over(&mut self.create_body, fields),
-            Ok(_) => self.reject("create_body", &"is not an object"),
-            Err(error) => self.reject("create_body", &error),
-        }
-    }
-
-    fn reject(&mut self, name: &str, problem: &dyn Display) {
-        self.problem
-            .get_or_insert_with(|| fields::invalid(name, problem.to_string()));
     }
 }

@@ -5,101 +5,54 @@ mod pin;
 mod raw;
 mod size;
 
-use std::collections::BTreeMap;
-
-use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder, SpecError};
-use serde::{Deserialize, Serialize};
-
 pub(crate) use body::{Defaults, Plan, plan};
 pub use kinds::{Init, Mount};
 pub use mcp_lifecycle_core::backend::options::PullPolicy;
 pub use size::ByteSize;
 
-/// The options of a container, given as the options of its server's [`ServerSpec`]. Configuration
-/// files use the names in `docs/configuration.md`.
-///
-/// The defaults are safe, and each can be relaxed: no capabilities, no new privileges, at most 512
-/// processes, no log on the daemon's disk. There is never a restart policy, since a stdio session
-/// cannot be resumed.
-///
-/// ```
-/// use mcp_launcher_docker::ContainerOptions;
-///
-/// let spec = ContainerOptions::new("mcp/time")
-///     .memory("256m")
-///     .cpus(1.5)
-///     .read_only(true)
-///     .server("time")
-///     .build()?;
-/// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
-/// ```
-///
-/// A value that cannot be parsed, such as a memory of `"lots"`, is an error of the specification's
-/// [`build`](ServerSpecBuilder::build), which names the option.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[must_use = "options do nothing until they are applied"]
-pub struct ContainerOptions {
-    image: Option<String>,
-    image_id: Option<String>,
-    pinned: bool,
-    platform: Option<String>,
-    pull: Option<PullPolicy>,
-    mounts: Vec<Mount>,
-    network: Option<String>,
-    user: Option<String>,
-    #[serde(alias = "read_only")]
-    read_only_root: bool,
-    memory: Option<ByteSize>,
-    cpus: Option<f64>,
-    pids_limit: Option<u32>,
-    pub(crate) init: Option<Init>,
-    init_grace_ms: Option<u32>,
-    cap_add: Vec<String>,
-    allow_new_privileges: bool,
-    security_opt: Vec<String>,
-    log_driver: Option<String>,
-    stop_signal: Option<String>,
-    labels: BTreeMap<String, String>,
-    create_body: serde_json::Map<String, serde_json::Value>,
-    /// The first error of the setters.
-    #[serde(skip)]
-    problem: Option<SpecError>,
-}
-
-impl ContainerOptions {
-    /// Returns the defaults with this image.
-    pub fn new(image: impl Into<String>) -> Self {
-        Self {
-            image: Some(image.into()),
-            ..Self::default()
-        }
-    }
-
-    /// Sets these options in a specification. Invalid options are an error of its
-    /// [`build`](ServerSpecBuilder::build).
-    pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
-        let problem = self.problem.clone();
-        match problem.map_or_else(|| body::check(self), Err) {
-            Ok(()) => spec.options(self),
-            Err(error) => spec.reject(error),
-        }
-    }
-
-    /// Begins the specification of a server that runs the image's entry point in a container with
-    /// these options.
-    pub fn server(&self, name: impl Into<String>) -> ServerSpecBuilder {
-        self.apply(ServerSpec::builder_without_command(name))
-    }
-
-    pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
-        spec.read_options()
+mcp_lifecycle_core::server_options! {
+    /// The options of a container, given as the options of its server's [`ServerSpec`]. Configuration
+    /// files use the names in `docs/configuration.md`.
+    ///
+    /// The defaults are safe, and each can be relaxed: no capabilities, no new privileges, at most 512
+    /// processes, no log on the daemon's disk. There is never a restart policy, since a stdio session
+    /// cannot be resumed.
+    ///
+    /// ```
+    /// use mcp_launcher_docker::ContainerOptions;
+    ///
+    /// let spec = ContainerOptions::new("mcp/time")
+    ///     .memory("256m")
+    ///     .cpus(1.5)
+    ///     .read_only_root(true)
+    ///     .server("time")
+    ///     .build()?;
+    /// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
+    /// ```
+    ///
+    /// A value that cannot be parsed, such as a memory of `"lots"`, is an error of the specification's
+    /// [`build`](mcp_lifecycle_core::launch::ServerSpecBuilder::build), which names the option.
+    ContainerOptions(Init, create_body) {
+        image_id: Option<String>,
+        pinned: bool,
+        platform: Option<String>,
+        mounts: Vec<Mount>,
+        network: Option<String>,
+        user: Option<String>,
+        memory: Option<ByteSize>,
+        cpus: Option<f64>,
+        pids_limit: Option<u32>,
+        allow_new_privileges: bool,
+        security_opt: Vec<String>,
+        log_driver: Option<String>,
+        stop_signal: Option<String>,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcp_lifecycle_core::launch::ServerSpec;
     use serde_json::json;
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
-use mcp_lifecycle_core::backend::options::unreserved;
+use mcp_lifecycle_core::backend::options::{INIT_GRACE_MS, unreserved};
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 use serde_json::{Value, json};
 
@@ -14,9 +14,6 @@ use crate::{init, labels};
 
 /// The shortest grace period that a kubelet supports, in seconds.
 const LEAST_GRACE: u32 = 2;
-
-/// Default grace of a supervised server.
-const INIT_GRACE_MS: u32 = 5000;
 
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {

@@ -8,7 +8,7 @@ pub enum Init {
     /// The init of this crate, mounted read-only from a ConfigMap into any image. It starts the
     /// server once a client is attached, so that no output is lost, and forwards SIGTERM to all
     /// processes. When the host is gone, the server has
-    /// [`init_grace_ms`](super::PodOptions::init_grace_ms) to exit, then gets SIGTERM, and SIGKILL
+    /// [`init_grace`](super::PodOptions::init_grace) to exit, then gets SIGTERM, and SIGKILL
     /// after the same time again; nothing outside the pod is needed. Needs Linux nodes of this
     /// build's architecture, `x86_64` or `aarch64`. More than about 64 KiB of unread input hide its
     /// end.

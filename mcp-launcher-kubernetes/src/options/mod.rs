@@ -5,99 +5,47 @@ mod raw;
 
 use std::collections::BTreeMap;
 
-use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder, SpecError};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 pub(crate) use body::{Defaults, Owner, Plan, plan};
 pub use kinds::Init;
 pub use mcp_lifecycle_core::backend::options::PullPolicy;
 
-/// The options of a pod, given as the options of its server's [`ServerSpec`]. Configuration files
-/// use the names in `docs/kubernetes.md`. Everything else of a pod is set by [`pod`](Self::pod), in
-/// the API's format.
-///
-/// The defaults follow the Pod Security Standard `restricted`: no root, no capabilities, no new
-/// privileges, the runtime's seccomp profile; and no service account token. Each can be relaxed.
-/// The pod never restarts, since a stdio session cannot be resumed.
-///
-/// ```
-/// use mcp_launcher_kubernetes::PodOptions;
-///
-/// let spec = PodOptions::new("mcp/time")
-///     .run_as_user(1000)
-///     .request("cpu", "100m")
-///     .limit("memory", "128Mi")
-///     .command("time", "/server")
-///     .build()?;
-/// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[must_use = "options do nothing until they are applied"]
-pub struct PodOptions {
-    image: Option<String>,
-    pull: Option<PullPolicy>,
-    init: Option<Init>,
-    init_grace_ms: Option<u32>,
-    grace_seconds: Option<u32>,
-    requests: BTreeMap<String, String>,
-    limits: BTreeMap<String, String>,
-    run_as_user: Option<i64>,
-    run_as_non_root: Option<bool>,
-    read_only_root: bool,
-    allow_privilege_escalation: bool,
-    cap_add: Vec<String>,
-    labels: BTreeMap<String, String>,
-    finalizer: bool,
-    pod: Map<String, Value>,
-    /// The first error of the setters.
-    #[serde(skip)]
-    problem: Option<SpecError>,
-}
-
-impl PodOptions {
-    /// Returns the defaults with this image.
-    pub fn new(image: impl Into<String>) -> Self {
-        Self {
-            image: Some(image.into()),
-            ..Self::default()
-        }
-    }
-
-    /// Sets these options in a specification. Invalid options are an error of its
-    /// [`build`](ServerSpecBuilder::build).
-    pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
-        let problem = self.problem.clone();
-        match problem.map_or_else(|| body::check(self), Err) {
-            Ok(()) => spec.options(self),
-            Err(error) => spec.reject(error),
-        }
-    }
-
-    /// Begins the specification of a server that runs the image's entry point in a pod with these
-    /// options.
-    pub fn server(&self, name: impl Into<String>) -> ServerSpecBuilder {
-        self.apply(ServerSpec::builder_without_command(name))
-    }
-
-    /// Begins the specification of a server that runs this program of the image.
-    pub fn command(
-        &self,
-        name: impl Into<String>,
-        program: impl Into<std::ffi::OsString>,
-    ) -> ServerSpecBuilder {
-        self.apply(ServerSpec::builder(name, program))
-    }
-
-    pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
-        spec.read_options()
+mcp_lifecycle_core::server_options! {
+    /// The options of a pod, given as the options of its server's [`ServerSpec`]. Configuration files
+    /// use the names in `docs/kubernetes.md`. Everything else of a pod is set by [`pod`](Self::pod), in
+    /// the API's format.
+    ///
+    /// The defaults follow the Pod Security Standard `restricted`: no root, no capabilities, no new
+    /// privileges, the runtime's seccomp profile; and no service account token. Each can be relaxed.
+    /// The pod never restarts, since a stdio session cannot be resumed. Process 1 is the supervised init
+    /// if the specification has a command, and none for an image's entry point, which the API does not
+    /// reveal.
+    ///
+    /// ```
+    /// use mcp_launcher_kubernetes::PodOptions;
+    ///
+    /// let spec = PodOptions::new("mcp/time")
+    ///     .run_as_user(1000)
+    ///     .request("cpu", "100m")
+    ///     .limit("memory", "128Mi")
+    ///     .command("time", "/server")
+    ///     .build()?;
+    /// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
+    /// ```
+    PodOptions(Init, pod) {
+        grace_seconds: Option<u32>,
+        requests: BTreeMap<String, String>,
+        limits: BTreeMap<String, String>,
+        run_as_user: Option<i64>,
+        run_as_non_root: Option<bool>,
+        allow_privilege_escalation: bool,
+        finalizer: bool,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use mcp_lifecycle_core::launch::ServerSpec;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -136,7 +136,7 @@ impl Drop for Record {
 pub(crate) fn options() -> PodOptions {
     PodOptions::new("localhost/mcp-fixture:1")
         .run_as_user(65534)
-        .init_grace_ms(2000)
+        .init_grace(Duration::from_secs(2))
         .pod(json!({"spec": {"hostNetwork": true}}))
 }
 

@@ -29,7 +29,7 @@ async fn host(rig: &Rig, job: &str) {
     }
     let spec = ServerSpec::builder(server, "/mcp-fixture").arg("ignore-eof-term");
     // Its program is mounted from the directory of the ledgers.
-    let options = rig.options().read_only(true).init(Init::Supervised);
+    let options = rig.options().read_only_root(true).init(Init::Supervised);
     let options = options.init_grace(std::time::Duration::from_secs(600));
     let _server = launcher
         .launch(&options.apply(spec).build().unwrap(), &LaunchContext::new())

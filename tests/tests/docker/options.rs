@@ -41,7 +41,7 @@ async fn the_engine_confirms_every_option_of_the_chain() {
         .options()
         .memory("64m")
         .cpus(0.5)
-        .read_only(true)
+        .read_only_root(true)
         .tmpfs("/scratch")
         .pids_limit(64)
         .user("0:0")

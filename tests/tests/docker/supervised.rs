@@ -12,7 +12,7 @@ const GRACE: Duration = Duration::from_millis(300);
 
 fn supervised(options: ContainerOptions, read_only: bool) -> ContainerOptions {
     let options = options.init(Init::Supervised).init_grace(GRACE);
-    options.read_only(read_only)
+    options.read_only_root(read_only)
 }
 
 /// Launches what it is told, says so, and waits to be killed.

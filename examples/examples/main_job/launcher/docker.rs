@@ -45,7 +45,7 @@ impl Options {
         let Some(image) = &self.image else {
             return Err("--launcher docker needs --image".to_owned());
         };
-        let mut options = ContainerOptions::new(image).read_only(self.read_only);
+        let mut options = ContainerOptions::new(image).read_only_root(self.read_only);
         if let Some(network) = &self.network {
             options = options.network(network);
         }
