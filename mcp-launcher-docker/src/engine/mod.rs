@@ -25,8 +25,6 @@ pub(crate) use image::{ImageFacts, Pull};
 use crate::endpoint::Endpoint;
 use quiet::quietly;
 
-const HELLO_LIMIT: Duration = Duration::from_secs(5);
-
 /// Time limit for a response to begin; bollard's is two minutes. Podman's service took over 10 s on
 /// two processors at a load of 40.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -78,7 +76,7 @@ impl Engine {
     async fn connect(&self) -> Result<who::Greeted, EngineError> {
         let docker = transport::open(&self.endpoint).map_err(|error| self.error(error))?;
         let greeting = || docker.clone().negotiate_version();
-        let docker = self.ask(HELLO_LIMIT, greeting).await?;
+        let docker = self.ask(ANSWER_LIMIT, greeting).await?;
         self.greet(docker).await
     }
 

@@ -8,7 +8,7 @@ use mcp_lifecycle_core::lock::Lock;
 use bollard::Docker;
 use bollard::errors::Error;
 
-use super::{Engine, EngineError, HELLO_LIMIT};
+use super::{ANSWER_LIMIT, Engine, EngineError};
 
 #[derive(Debug)]
 pub(super) struct Greeted {
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     async fn ask_who(&self, docker: &Docker) -> Result<Option<String>, EngineError> {
-        match self.ask(HELLO_LIMIT, || docker.info()).await {
+        match self.ask(ANSWER_LIMIT, || docker.info()).await {
             Ok(info) => {
                 // Older daemons of one machine may share an ID, but never a directory.
                 let root = info.docker_root_dir.unwrap_or_default();
