@@ -73,6 +73,13 @@ impl Engine {
         self.greeted.get_or_try_init(|| self.connect()).await
     }
 
+    /// Fails if the daemon does not say within the limit what it is.
+    pub(crate) async fn hello(&self, limit: Duration) -> Result<(), EngineError> {
+        let greeted = timeout(limit, self.greeted()).await;
+        let late = |_| Err(self.error(Error::RequestTimeoutError));
+        greeted.unwrap_or_else(late).map(drop)
+    }
+
     async fn connect(&self) -> Result<who::Greeted, EngineError> {
         let docker = transport::open(&self.endpoint).map_err(|error| self.error(error))?;
         let greeting = || docker.clone().negotiate_version();

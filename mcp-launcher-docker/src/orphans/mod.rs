@@ -30,6 +30,9 @@ pub(crate) const PARALLEL: usize = 8;
 /// Time limit of one removal, after which it is reported as failed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
 
+/// Time limit of the first answer of an engine that may be gone: others are waiting for theirs.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Error)]
 pub(crate) enum OrphansError {
     #[error("the ledgers of this user's hosts cannot be read")]
@@ -91,7 +94,11 @@ pub(crate) async fn reap(
         First::Default(engine) => (engine, false),
     };
     if let Some(engine) = engine {
-        match search.sweep(engine).await {
+        let limit = match has_to_answer {
+            true => Duration::MAX,
+            false => HELLO_LIMIT,
+        };
+        match search.sweep(engine, limit).await {
             Err(error) if has_to_answer => return Err(error),
             Err(error) => {
                 let may_have_some = may_have_containers(engine, &error);
@@ -107,7 +114,7 @@ pub(crate) async fn reap(
         .filter(|url| Some(*url) != here.as_ref())
     {
         let swept = match Endpoint::from_note(url) {
-            Ok(endpoint) => search.sweep(&Engine::new(endpoint)).await,
+            Ok(endpoint) => search.sweep(&Engine::new(endpoint), HELLO_LIMIT).await,
             Err(error) => Err(error.into()),
         };
         if let Err(error) = swept {
@@ -205,9 +212,12 @@ impl Search<'_> {
         false
     }
 
-    async fn sweep(&mut self, engine: &Engine) -> Result<(), OrphansError> {
-        let ours = engine.list(&[labels::NAME.to_owned()]).await;
-        let ours = ours.map_err(|source| OrphansError::List {
+    async fn sweep(&mut self, engine: &Engine, hello: Duration) -> Result<(), OrphansError> {
+        let ours = async {
+            engine.hello(hello).await?;
+            engine.list(&[labels::NAME.to_owned()]).await
+        };
+        let ours = ours.await.map_err(|source| OrphansError::List {
             endpoint: engine.endpoint().clone(),
             source: Box::new(source),
         })?;
