@@ -48,6 +48,8 @@ mod supervise;
 mod sweep;
 mod swept;
 mod sys;
+#[path = "../src/program/text.rs"]
+mod text;
 mod tree;
 
 use control::Control;

@@ -90,10 +90,13 @@ fn watch(server: Pid, children: &Fd, status: &Fd, lifeline: &Fd) -> ! {
 
 /// Maps the user to itself in its own user namespace.
 fn map_ids(uid: u32, gid: u32) -> Result<(), Errno> {
-    let mapping = |id| Path::new("").number(id).then(" ").number(id).then(" 1");
     write_file(c"/proc/self/setgroups", b"deny")?;
-    write_file(c"/proc/self/uid_map", mapping(uid).text())?;
-    write_file(c"/proc/self/gid_map", mapping(gid).text())
+    for (path, id) in [(c"/proc/self/uid_map", uid), (c"/proc/self/gid_map", gid)] {
+        let mut mapping = Path::new();
+        mapping.number(id.into()).then(" ").number(id.into()).then(" 1");
+        write_file(path, mapping.bytes())?;
+    }
+    Ok(())
 }
 
 fn write_file(path: &core::ffi::CStr, text: &[u8]) -> Result<(), Errno> {

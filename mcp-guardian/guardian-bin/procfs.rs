@@ -3,11 +3,11 @@
 //! A /proc of another PID namespace counts as empty: its pids would mean other processes to `kill`.
 
 use core::cell::OnceCell;
-use core::ffi::CStr;
 
 use crate::parse::{Levels, Numbers, numeric_entries};
 use crate::stat::Stat;
 use crate::sys::{self, Errno, Fd, Filled};
+use crate::text::Text;
 
 /// Returns /proc. Opened once, since another could be mounted over it.
 fn own() -> sys::Result<&'static Fd> {
@@ -29,63 +29,16 @@ fn own() -> sys::Result<&'static Fd> {
     Ok(OWN.0.get_or_init(|| proc))
 }
 
-/// A short text, built without an allocator: mostly a path below /proc.
-pub(crate) struct Path {
-    text: [u8; 64],
-    len: usize,
-}
+/// A path below /proc.
+pub(crate) type Path = Text<64>;
 
-impl Path {
-    pub(crate) fn new(start: &str) -> Self {
-        Self {
-            text: [0; 64],
-            len: 0,
-        }
-        .then(start)
-    }
-
-    pub(crate) fn then(mut self, part: &str) -> Self {
-        part.bytes().for_each(|byte| self.push(byte));
-        self
-    }
-
-    pub(crate) fn number(mut self, number: u32) -> Self {
-        let mut divisor = 1;
-        while number / divisor >= 10 {
-            divisor *= 10;
-        }
-        while divisor > 0 {
-            self.push(b'0' + (number / divisor % 10) as u8);
-            divisor /= 10;
-        }
-        self
-    }
-
-    fn push(&mut self, byte: u8) {
-        if self.len < self.text.len() - 1
-            && let Some(end) = self.text.get_mut(self.len)
-        {
-            *end = byte;
-            self.len += 1;
-        }
-    }
-
-    pub(crate) fn text(&self) -> &[u8] {
-        self.text.get(..self.len).unwrap_or_default()
-    }
-
-    pub(crate) fn open_to_write(&self) -> sys::Result<Fd> {
-        sys::open_to_write(CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
-    }
-
-    pub(crate) fn open(&self) -> sys::Result<Fd> {
-        sys::open_in(own()?, CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
-    }
+pub(crate) fn open(path: &Path) -> sys::Result<Fd> {
+    sys::open_in(own()?, path.c_str())
 }
 
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let mut line = [0; 512];
-    let file = Path::new("").number(pid).then("/stat").open().ok()?;
+    let file = open(Path::new().number(pid.into()).then("/stat")).ok()?;
     let len = sys::read(&file, &mut line).ok()?;
     Stat::parse(line.get(..len)?)
 }
@@ -95,15 +48,11 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
 pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
     // A process that is gone has no threads and needs no scan.
     let (mut threads, mut listed) = (false, false);
-    let tasks = Path::new("").number(pid).then("/task");
-    numeric_files(&tasks, &mut |thread| {
+    numeric_files(Path::new().number(pid.into()).then("/task"), &mut |thread| {
         threads = true;
-        let path = Path::new("")
-            .number(pid)
-            .then("/task/")
-            .number(thread)
-            .then("/children");
-        match path.open() {
+        let mut path = Path::new();
+        path.number(pid.into()).then("/task/").number(thread.into()).then("/children");
+        match open(&path) {
             Ok(file) => {
                 listed = true;
                 read_numbers(&file, each);
@@ -113,7 +62,7 @@ pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
         }
     });
     if threads && !listed {
-        numeric_files(&Path::new("."), &mut |candidate| {
+        numeric_files(Path::new().then("."), &mut |candidate| {
             if stat(candidate).is_some_and(|stat| stat.parent == pid) {
                 each(candidate);
             }
@@ -144,7 +93,7 @@ pub(crate) fn close_from(first: u32, kept: &[Option<u32>]) {
 }
 
 fn numeric_files(directory: &Path, each: &mut impl FnMut(u32)) {
-    let Ok(directory) = directory.open() else {
+    let Ok(directory) = open(directory) else {
         return;
     };
     let mut buffer = [0; 1024];

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::keep::{COMMAND_MAX, is_meant};
-use crate::procfs::Path;
+use crate::procfs::{self, Path};
 use crate::protocol::CGROUP_LEAF_FD;
 use crate::stat::Stat;
 use crate::sys::{self, Errno};
@@ -28,7 +28,7 @@ impl Staying {
             return false;
         }
         let mut command = [0; COMMAND_MAX];
-        let file = Path::new("").number(pid).then("/cmdline").open();
+        let file = procfs::open(Path::new().number(pid.into()).then("/cmdline"));
         let len = file.and_then(|file| sys::read(&file, &mut command)).unwrap_or(0);
         is_meant(self.0, &stat.comm, command.get(..len).unwrap_or_default())
     }
@@ -36,7 +36,7 @@ impl Staying {
 
 pub(crate) fn is_inside(pid: u32, cgroup: &[u8]) -> bool {
     let mut text = [0; CGROUPS_MAX];
-    let file = Path::new("").number(pid).then("/cgroup").open();
+    let file = procfs::open(Path::new().number(pid.into()).then("/cgroup"));
     let len = file.and_then(|file| sys::read(&file, &mut text)).unwrap_or(0);
     let text = text.get(..len).unwrap_or_default();
     let mut parts = text.split(|&byte| matches!(byte, b'/' | b'\n'));
@@ -45,12 +45,10 @@ pub(crate) fn is_inside(pid: u32, cgroup: &[u8]) -> bool {
 
 /// Moves a process to the parent of the server's cgroup. `Ok` if it is gone, too.
 pub(crate) fn put_beside(pid: u32) -> sys::Result<()> {
-    let path = Path::new("/proc/self/fd/")
-        .number(CGROUP_LEAF_FD.cast_unsigned())
-        .then("/../cgroup.procs");
-    let procs = path.open_to_write()?;
-    let number = Path::new("").number(pid);
-    match sys::write(&procs, number.text()) {
+    let mut path = Path::new();
+    path.then("/proc/self/fd/").number(CGROUP_LEAF_FD.unsigned_abs().into()).then("/../cgroup.procs");
+    let procs = sys::open_to_write(path.c_str())?;
+    match sys::write(&procs, Path::new().number(pid.into()).bytes()) {
         Ok(_) | Err(Errno::ESRCH) => Ok(()),
         Err(errno) => Err(errno),
     }

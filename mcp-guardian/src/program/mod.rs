@@ -10,6 +10,7 @@ mod image;
 pub mod protocol;
 pub mod shim;
 mod spawn;
+pub mod text;
 mod unreaped;
 
 pub use adopter::adopter;
