@@ -1,6 +1,9 @@
 //! System calls without a safe function: signal dispositions, and signals by number. All `unsafe`
 //! code of this program.
 
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
@@ -17,6 +20,14 @@ pub(crate) fn be_told_of_children() -> Result<(), Errno> {
 pub(crate) fn raise(number: i32) {
     // SAFETY: it takes a number; an invalid signal is an error.
     let _ = unsafe { libc::raise(number) };
+}
+
+/// Duplicates the descriptor of this number, if it is open.
+pub(crate) fn duplicate(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: it takes numbers; one that is not open is an error.
+    let copy = Errno::result(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: it was opened just now, and nothing else has its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Signals that keep their disposition: faults, which would repeat for ever, and those that cannot

@@ -143,7 +143,11 @@ fn started(
     // After the fork: the server stays in the host's session, and so in its scheduler autogroup.
     sys::setsid();
     // A copy of the server's streams here would hide the end of file of either side.
-    (0..3).for_each(sys::close);
+    (0..2).for_each(sys::close);
+    match &mut params.record.account {
+        Some(account) => account.keep_log(),
+        None => sys::close(2),
+    }
     params.cgroup_procs = None;
     Server {
         pid,

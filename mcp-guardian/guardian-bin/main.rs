@@ -5,6 +5,7 @@
 //!
 //! - the guardian: [`launch`] (in a [`namespace`]), [`supervise`] by the pure [`course`], [`sweep`]
 //!   of the [`tree`]
+//! - [`account`]: the report of its start and its end
 //! - [`orphan`]: finds which process inherits the host's orphans
 //! - [`shim`]: the process that a wrapper becomes, by the pure [`ladder`]
 //! - [`init`]: process 1 of a container or pod, and the last will of a host
@@ -19,6 +20,7 @@
     clippy::multiple_unsafe_ops_per_block
 )]
 
+mod account;
 mod control;
 mod course;
 #[expect(dead_code, reason = "the host reads what is written here")]

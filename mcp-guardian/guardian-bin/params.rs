@@ -2,9 +2,10 @@
 
 use core::ffi::CStr;
 
+use crate::account::Account;
 use crate::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
-    FLAG_PID_NAMESPACE, GATE_FD, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, RING_FD, flag_of,
+    FLAG_PID_NAMESPACE, GATE_FD, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, REPORT_FD, RING_FD, flag_of,
 };
 use crate::record::{Record, Slot};
 use crate::stat::number;
@@ -66,7 +67,11 @@ impl Params {
                 ledger_dir: taken(LEDGER_DIR_FD),
                 ledger_name: text(5)?,
                 ring: taken(RING_FD).and_then(Slot::new),
-                _companion: taken(COMPANION_FD),
+                companion: taken(COMPANION_FD),
+                account: match taken(REPORT_FD) {
+                    Some(to) => Some(Account { to, beginning: text(9)?, log: None }),
+                    None => None,
+                },
             },
         })
     }

@@ -2,9 +2,11 @@
 
 use core::ffi::CStr;
 
+use crate::account::Account;
 use crate::ending::{Ending, HEAD_LEN};
 use crate::parse::{is_counted, subdirectories};
-use crate::sys::{self, Errno, Fd};
+use crate::protocol::{COMPANION_DONE, Listing, SERVER_GONE};
+use crate::sys::{self, Errno, Fd, PollFd};
 
 /// Number and interval of checks of an emptied cgroup. The kernel takes a moment; after that, a
 /// process inside is an orphan of another PID namespace.
@@ -13,6 +15,8 @@ const PAUSE: u64 = 10_000_000;
 const SHORT_ROUNDS: u32 = 20;
 const SHORT_PAUSE: u64 = 500_000;
 const DEPTH: u32 = 64;
+/// Time of the companion beyond the grace, after which its containers are ended by force.
+const COMPANION_LIMIT: u64 = 15_000_000_000;
 
 pub(crate) struct Record {
     /// The server's cgroup, and its path from itself; empty if it is not removed here.
@@ -26,7 +30,8 @@ pub(crate) struct Record {
     pub(crate) ledger_dir: Option<Fd>,
     pub(crate) ledger_name: &'static CStr,
     pub(crate) ring: Option<Slot>,
-    pub(crate) _companion: Option<Fd>,
+    pub(crate) companion: Option<Fd>,
+    pub(crate) account: Option<Account>,
 }
 
 /// A record in the history ring; its first half identifies the server.
@@ -54,7 +59,7 @@ impl Slot {
 }
 
 impl Record {
-    fn removed(&self) -> Option<&Fd> {
+    pub(crate) fn removed(&self) -> Option<&Fd> {
         self.leaf.as_ref().filter(|_| !self.path.is_empty())
     }
 
@@ -78,10 +83,23 @@ impl Record {
         says(c"memory.events.local", b"oom") && says(c"memory.events", b"oom_kill")
     }
 
-    pub(crate) fn complete(&self, ending: Ending) {
+    pub(crate) fn complete(&self, ending: Ending, swept: Listing<'_>) {
         if let Some(slot) = &self.ring {
             slot.complete(ending);
         }
+        if let (Some(account), Ending::Ended(ended)) = (&self.account, ending) {
+            account.ended(&ended, swept);
+        }
+    }
+
+    /// Asks the companion, if there is one, whether nothing else is left. A killed one does not reply.
+    pub(crate) fn companion_is_done(&self, grace: u64) -> Option<bool> {
+        let companion = self.companion.as_ref()?;
+        let _ = sys::send(companion, &[SERVER_GONE]);
+        let mut fds = [PollFd::readable(Some(companion))];
+        sys::poll(&mut fds, Some(grace.saturating_add(COMPANION_LIMIT)));
+        let mut word = [0];
+        Some(sys::recv(companion, &mut word) == Ok(1) && word == [COMPANION_DONE])
     }
 
     /// Removes both once no descendant is left. Returns whether the cgroup is empty; otherwise both

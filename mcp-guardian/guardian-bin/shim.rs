@@ -7,15 +7,13 @@ use core::ffi::CStr;
 
 use crate::ladder::{Ladder, Order};
 use crate::params::small_number as number;
-use crate::protocol::{COMPANION_DONE, MESSAGE_MAX, Report, Request, SERVER_GONE};
+use crate::protocol::{MESSAGE_MAX, Report, Request};
 use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal, Signals};
 
 /// First argument of a shim; a guardian's is a number.
 pub(crate) const ROLE: &CStr = c"shim";
 /// Exit code without a proof of the server's end, as for a failed wrapper.
 const EXIT_UNPROVEN: i32 = 125;
-/// Time of the companion beyond the grace, after which its containers are ended by force.
-const COMPANION_LIMIT: u64 = 15_000_000_000;
 
 struct Shim {
     guardian: Pid,
@@ -26,7 +24,6 @@ struct Shim {
     log: Option<Fd>,
     cgroup_kill: Option<Fd>,
     companion: Option<Fd>,
-    grace: u64,
     /// Reports a SIGKILL of the server by exit code, so that the shim's own death by SIGKILL means
     /// that it was killed.
     sigkill_as_code: bool,
@@ -53,20 +50,18 @@ impl Shim {
         // A copy of the server's output would hide its end.
         drop(sys::inherited(1));
         let time = |index| Some(u64::from(number(args.get(index)?)?).saturating_mul(1_000_000));
-        let grace = time(5)?;
         Some(Self {
             control: fd(0)?,
             host: fd(1),
             cgroup_kill: fd(2),
             companion: fd(3),
-            grace,
             guardian: Pid::new(number(args.get(6)?)?)?,
             sigkill_as_code: args.get(8).and_then(number) == Some(1),
             // A copy would hide that the server has closed it.
             input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
             log: sys::inherited(2),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
-            ladder: Ladder::new(grace, time(9)?),
+            ladder: Ladder::new(time(5)?, time(9)?),
         })
     }
 
@@ -178,38 +173,15 @@ impl Shim {
                 Some(Report::OutOfMemory) => {
                     self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
                 }
-                Some(Report::Gone { emptied: false, .. }) => self.unproven(
-                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
+                Some(Report::Gone { status, emptied: true, .. }) => self.end(status),
+                Some(Report::Gone { .. }) if self.companion.is_some() => self.unproven(
+                    b"mcp-contain: the containers of the server, or what is in its cgroup, were not ended: some may live (see `mcp-contain reap`)\n",
                 ),
-                Some(Report::Gone { status, .. }) if self.companion_is_done() => self.end(status),
                 Some(Report::Gone { .. }) => self.unproven(
-                    b"mcp-contain: what ends the containers of the server did not do so: some may live (see `mcp-contain reap`)\n",
+                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
                 ),
                 Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
             }
-        }
-    }
-
-    /// Asks the companion whether nothing else is left. A killed one does not reply.
-    fn companion_is_done(&self) -> bool {
-        let Some(companion) = &self.companion else {
-            return true;
-        };
-        let _ = sys::send(companion, &[SERVER_GONE]);
-        let until = sys::now().saturating_add(self.grace).saturating_add(COMPANION_LIMIT);
-        loop {
-            let mut word = [0];
-            match sys::recv(companion, &mut word) {
-                Ok(len) => return len == 1 && word == [COMPANION_DONE],
-                Err(Errno::EAGAIN) => {}
-                Err(_) => return false,
-            }
-            let now = sys::now();
-            if now >= until {
-                return false;
-            }
-            let mut fds = [PollFd::readable(Some(companion))];
-            sys::poll(&mut fds, Some(until - now));
         }
     }
 

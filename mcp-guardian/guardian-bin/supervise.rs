@@ -2,7 +2,7 @@
 
 use crate::control::{Control, Received};
 use crate::course::Course;
-use crate::ending::{Ended, Ending};
+use crate::ending::{self, Ended, Ending};
 use crate::launch::{Outcome, Server};
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
@@ -131,9 +131,13 @@ impl Supervisor {
         }
         match self.server.outcome() {
             Outcome::Pending => return,
-            Outcome::Executed => self.control.owe(Report::Started {
-                pid: self.server.pid.get(),
-            }),
+            Outcome::Executed => {
+                let pid = self.server.pid.get();
+                if let Some(account) = &self.server.params.record.account {
+                    account.started(pid);
+                }
+                self.control.owe(Report::Started { pid });
+            }
             // Reported when the child has been reaped.
             Outcome::Failed(stage, errno) => self.failed = Some((stage, errno)),
         }
@@ -221,7 +225,9 @@ impl Supervisor {
             let may_kill = (self.server.params.record.is_alone || self.control.is_closed())
                 && self.sweep.put_beside(None, self.server.params.record.cgroup());
             let emptied = is_left_to_host || self.server.params.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
-            self.server.params.record.complete(self.ending(emptied, out_of_memory, &swept));
+            let ending = self.ending(emptied, out_of_memory, &swept);
+            let swept = swept.into_listing();
+            self.server.params.record.complete(ending, swept);
             if out_of_memory && self.failed.is_none() {
                 self.control.owe(Report::OutOfMemory);
             }
@@ -232,8 +238,8 @@ impl Supervisor {
                 },
                 None => Report::Gone {
                     status: self.course.status(),
-                    emptied,
-                    swept: swept.into_listing(),
+                    emptied: !matches!(ending, Ending::Ended(ended) if ended.has(ending::UNPROVEN)),
+                    swept,
                 },
             });
         }
@@ -256,14 +262,22 @@ impl Supervisor {
             return Ending::NotStarted;
         }
         const MILLISECOND: u64 = 1_000_000;
-        let [asked, forced, host_gone] = self.course.means();
+        let record = &self.server.params.record;
+        // Before the companion is waited for.
         let took = self.signalled.map_or(0, |since| sys::now().saturating_sub(since) / MILLISECOND);
+        let containers_absent = record.companion_is_done(self.server.params.grace);
+        let [asked, forced, host_gone] = self.course.means();
+        let flags = [
+            (asked, ending::ASKED),
+            (forced, ending::FORCED),
+            (host_gone, ending::HOST_GONE),
+            (!emptied || containers_absent == Some(false), ending::UNPROVEN),
+            (out_of_memory, ending::OUT_OF_MEMORY),
+            (emptied && record.removed().is_some(), ending::CGROUP_EMPTY),
+            (containers_absent == Some(true), ending::CONTAINERS_ABSENT),
+        ];
         Ending::Ended(Ended {
-            asked,
-            forced,
-            host_gone,
-            unproven: !emptied,
-            out_of_memory,
+            flags: flags.iter().fold(0, |all, &(is_set, flag)| all | if is_set { flag } else { 0 }),
             status: self.course.status(),
             swept: swept.total(),
             at: sys::date() / MILLISECOND,

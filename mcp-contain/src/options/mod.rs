@@ -31,6 +31,10 @@ pub(crate) struct Options {
     /// Append the server's standard error to this file instead of sending it to the host
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// Append a line of JSON to this file, or to the open descriptor of this number, when the server has started, and another one
+    /// with how it ended and the proof
+    #[arg(long, value_name = "FD|FILE")]
+    pub(crate) report: Option<OsString>,
     /// End the containers that the server has started when it ends; without a value: always
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
     pub(crate) containers: Containers,

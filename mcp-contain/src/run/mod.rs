@@ -1,5 +1,7 @@
 //! `run`: a server in place of this process.
 
+#[cfg(target_os = "linux")]
+mod report;
 #[cfg(windows)]
 mod windows;
 
@@ -33,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Err(Failure::wrapper("no program was named"));
     };
     let mut wrapper = Wrapper::new(program, args.iter().cloned());
+    wrapper.report = options.report.as_deref().map(report::open).transpose()?;
     wrapper.name.clone_from(&options.name);
     wrapper.grace = options.grace;
     let words = options.command.iter();

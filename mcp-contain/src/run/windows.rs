@@ -33,6 +33,7 @@ fn refused(options: &Options) -> Option<&'static str> {
         (options.lazy, "--lazy"),
         (options.restart, "--restart"),
         (options.path.is_some(), "--path login"),
+        (options.report.is_some(), "--report"),
         (!options.keep.is_empty(), "--keep"),
         (options.containers == Containers::Always, "--containers"),
         // A job object corresponds to the two lower levels.

@@ -73,7 +73,7 @@ const RUNNERS: &[Runner] = &[
         "mcp-contain",
         "run",
         "--containers --lazy --no-mark --restart",
-        "--grace --idle --keep --log --memory --name --path --require",
+        "--grace --idle --keep --log --memory --name --path --report --require",
     ),
 ];
 

@@ -16,3 +16,4 @@ mod levels;
 mod memory;
 mod not_kept;
 mod options;
+mod report;

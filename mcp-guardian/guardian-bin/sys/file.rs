@@ -99,9 +99,14 @@ pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     fill(nr::GETDENTS64, fd, buffer, 0)
 }
 
-pub(crate) fn seek_back(fd: &Fd, bytes: usize) -> Result<()> {
+pub(crate) fn read_at(fd: &Fd, buffer: &mut [u8], at: usize) -> Result<usize> {
+    fill(nr::PREAD64, fd, buffer, at)
+}
+
+/// Returns the new position. Fails for what has none, such as a pipe.
+pub(crate) fn seek_back(fd: &Fd, bytes: usize) -> Result<usize> {
     const SEEK_CUR: usize = 1;
-    scalar(nr::LSEEK, word(fd.0), bytes.wrapping_neg(), SEEK_CUR, 0).map(|_| ())
+    scalar(nr::LSEEK, word(fd.0), bytes.wrapping_neg(), SEEK_CUR, 0)
 }
 
 pub(crate) fn chdir(path: &CStr) -> Result<()> {

@@ -36,6 +36,7 @@ impl Errno {
     pub(crate) const ENOMEM: Self = Self(12);
     pub(crate) const EBUSY: Self = Self(16);
     pub(crate) const EINVAL: Self = Self(22);
+    pub(crate) const ENOTSOCK: Self = Self(88);
     pub(crate) const ENOBUFS: Self = Self(105);
 }
 

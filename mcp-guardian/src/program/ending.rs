@@ -1,6 +1,8 @@
 //! A guardian's record of how a server has ended: half a record in the ring of ended servers.
 //! Compiled into both programs: it uses `core` alone.
 
+use super::text::Line;
+
 /// Bytes of a record.
 pub const RECORD_LEN: usize = 2 * HEAD_LEN;
 /// Bytes of its first half, which is written at the start and names the server.
@@ -9,11 +11,20 @@ pub const HEAD_LEN: usize = 64;
 const ENDED: u8 = 1;
 const NOT_STARTED: u8 = 2;
 
-const ASKED: u8 = 1;
-const FORCED: u8 = 2;
-const HOST_GONE: u8 = 4;
-const UNPROVEN: u8 = 8;
-const OUT_OF_MEMORY: u8 = 16;
+/// SIGTERM was sent to all of its processes: this and the next are [`Ended::flags`].
+pub const ASKED: u8 = 1;
+/// SIGKILL was sent to all of its processes.
+pub const FORCED: u8 = 2;
+/// Its host had ended, or had killed the shim.
+pub const HOST_GONE: u8 = 4;
+/// Its cgroup could not be emptied, or its companion did not end its containers.
+pub const UNPROVEN: u8 = 8;
+/// The kernel has killed it for exceeding its memory limit.
+pub const OUT_OF_MEMORY: u8 = 16;
+/// Its cgroup was empty.
+pub const CGROUP_EMPTY: u8 = 32;
+/// Its companion has left no container.
+pub const CONTAINERS_ABSENT: u8 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -24,16 +35,7 @@ pub enum Ending {
 /// The end of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// SIGTERM was sent to all of its processes.
-    pub asked: bool,
-    /// SIGKILL was sent to all of its processes.
-    pub forced: bool,
-    /// Its host had ended, or had killed the shim.
-    pub host_gone: bool,
-    /// Its cgroup could not be emptied.
-    pub unproven: bool,
-    /// The kernel has killed it for exceeding its memory limit.
-    pub out_of_memory: bool,
+    pub flags: u8,
     /// The wait status of its main process.
     pub status: i32,
     /// The number of other processes that had to be ended.
@@ -45,6 +47,10 @@ pub struct Ended {
 }
 
 impl Ended {
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
     /// Returns the exit code of its main process, if that has exited.
     pub fn code(&self) -> Option<i32> {
         self.signal().is_none().then_some((self.status >> 8) & 0xff)
@@ -53,6 +59,50 @@ impl Ended {
     /// Returns the signal that has ended its main process, if one has.
     pub fn signal(&self) -> Option<i32> {
         Some(self.status & 0x7f).filter(|signal| *signal != 0)
+    }
+
+    /// Returns how it ended, in one word.
+    pub fn how(&self) -> &'static str {
+        match () {
+            () if self.has(UNPROVEN) => "unproven",
+            () if self.has(FORCED | OUT_OF_MEMORY) => "killed",
+            () if self.has(ASKED) => "asked",
+            () => "itself",
+        }
+    }
+
+    /// Appends it to a line of JSON: the form of it that every program shows.
+    pub fn describe(&self, line: &mut Line) {
+        let evidence = [
+            ("reaped", true),
+            ("cgroup_empty", self.has(CGROUP_EMPTY)),
+            ("containers_absent", self.has(CONTAINERS_ABSENT)),
+        ];
+        let is_proven = !self.has(UNPROVEN);
+        let evidence = evidence
+            .iter()
+            .filter(|(_, is_given)| *is_given && is_proven);
+        line.key("how").string(self.how().as_bytes());
+        line.key("ended").milliseconds(self.at);
+        for (key, flag) in [
+            ("asked", ASKED),
+            ("forced", FORCED),
+            ("host_gone", HOST_GONE),
+            ("out_of_memory", OUT_OF_MEMORY),
+        ] {
+            line.key(key)
+                .then(if self.has(flag) { "true" } else { "false" });
+        }
+        for (key, number) in [("code", self.code()), ("signal", self.signal())] {
+            match number {
+                Some(number) => line.key(key).number(number.unsigned_abs().into()),
+                None => line.key(key).then("null"),
+            };
+        }
+        line.key("swept").number(self.swept.into());
+        line.key("seconds").milliseconds(self.took.into());
+        line.key("evidence")
+            .list(evidence.map(|(name, _)| name.as_bytes()));
     }
 }
 
@@ -63,13 +113,8 @@ impl Ending {
             bytes[0] = NOT_STARTED;
             return bytes;
         };
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
         bytes[0] = ENDED;
-        bytes[1] = flag(ended.asked, ASKED)
-            | flag(ended.forced, FORCED)
-            | flag(ended.host_gone, HOST_GONE)
-            | flag(ended.unproven, UNPROVEN)
-            | flag(ended.out_of_memory, OUT_OF_MEMORY);
+        bytes[1] = ended.flags;
         bytes[4..8].copy_from_slice(&ended.status.to_le_bytes());
         bytes[8..12].copy_from_slice(&ended.swept.to_le_bytes());
         bytes[12..16].copy_from_slice(&ended.took.to_le_bytes());
@@ -85,11 +130,7 @@ impl Ending {
         match kind {
             NOT_STARTED => Some(Self::NotStarted),
             ENDED => Some(Self::Ended(Ended {
-                asked: flags & ASKED != 0,
-                forced: flags & FORCED != 0,
-                host_gone: flags & HOST_GONE != 0,
-                unproven: flags & UNPROVEN != 0,
-                out_of_memory: flags & OUT_OF_MEMORY != 0,
+                flags,
                 status: i32::from_le_bytes([a, b, c, d]),
                 swept: u32::from_le_bytes([e, f, g, h]),
                 took: u32::from_le_bytes([i, j, k, l]),
@@ -107,11 +148,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let ended = Ended {
-            asked: true,
-            forced: false,
-            host_gone: true,
-            unproven: false,
-            out_of_memory: true,
+            flags: ASKED | HOST_GONE | OUT_OF_MEMORY | CGROUP_EMPTY,
             status: 0x0f00,
             swept: 7,
             at: 1_700_000_000_123,

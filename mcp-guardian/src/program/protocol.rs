@@ -21,7 +21,9 @@ pub const COMPANION_FD: i32 = 10;
 /// The socket to the server's process, where the host has forked it: it executes its program once
 /// the guardian has sent [`GO`], and never if it reads another number or the end.
 pub const GATE_FD: i32 = 11;
-pub const FIRST_FREE_FD: i32 = 12;
+/// The report of the server, which the guardian appends lines to.
+pub const REPORT_FD: i32 = 12;
+pub const FIRST_FREE_FD: i32 = 13;
 
 pub const fn flag_of(fd: i32) -> u32 {
     1 << fd
@@ -41,16 +43,16 @@ pub const FLAG_MEMORY: u32 = 16 * FLAG_PID_NAMESPACE;
 /// The guardian is ready: by [`GATE_FD`], in the place of an `errno`.
 pub const GO: [u8; 4] = [0; 4];
 
-/// To the companion, from the shim: nothing is left of the server.
+/// To the companion, from the guardian: nothing is left of the server.
 pub const SERVER_GONE: u8 = b'G';
-/// From the companion, to the shim: nothing is left of what the companion looks after.
+/// From the companion, to the guardian: nothing is left of what the companion looks after.
 pub const COMPANION_DONE: u8 = b'D';
 
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags,
 /// posthumous grace in milliseconds, path of the cgroup from [`CGROUP_LEAF_FD`], name of the
 /// ledger, working directory (empty for the host's), path of the program (with [`GATE_FD`]: pid of
-/// the server), patterns to keep.
-pub const PARAM_COUNT: usize = 9;
+/// the server), patterns to keep, beginning of each line of the report.
+pub const PARAM_COUNT: usize = 10;
 pub const PROGRAM_PARAM: usize = 7;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
@@ -160,7 +162,8 @@ pub enum Report<'a> {
     Gone {
         /// Wait status of the server's own process.
         status: i32,
-        /// The server's cgroup, if it was to be removed, has been.
+        /// The server's cgroup, if it was to be removed, has been, and its companion, if any, has
+        /// left nothing.
         emptied: bool,
         /// Other processes that were reaped after the guardian had begun to signal.
         swept: Listing<'a>,

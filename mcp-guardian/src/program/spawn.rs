@@ -19,7 +19,7 @@ use super::image::{check_support, image};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, CONTROL_FD, FIRST_FREE_FD,
     FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, LEDGER_DIR_FD,
-    LEDGER_FD, PARAM_COUNT, RING_FD, flag_of,
+    LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, flag_of,
 };
 use super::unreaped::{self, Unreaped};
 use crate::sys;
@@ -71,6 +71,8 @@ pub struct Record<'a> {
     pub ring: Option<BorrowedFd<'a>>,
     /// The socket to the companion, which ends what is no descendant of the server.
     pub companion: Option<BorrowedFd<'a>>,
+    /// The report of the server, and the beginning of each of its lines.
+    pub report: Option<(BorrowedFd<'a>, &'a CStr)>,
     /// The patterns of processes to keep, separated by line feeds.
     pub keep: Option<&'a CStr>,
 }
@@ -221,8 +223,8 @@ fn start(
 pub(super) fn passed<'a>(
     request: &SpawnRequest<'a>,
     control: BorrowedFd<'a>,
-) -> [(Option<BorrowedFd<'a>>, RawFd); 11] {
-    let Record { ledger, .. } = request.record;
+) -> [(Option<BorrowedFd<'a>>, RawFd); 12] {
+    let Record { ledger, report, .. } = request.record;
     [
         (Some(request.stdin), 0),
         (Some(request.stdout), 1),
@@ -235,11 +237,12 @@ pub(super) fn passed<'a>(
         (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD),
         (request.record.ring, RING_FD),
         (request.record.companion, COMPANION_FD),
+        (report.map(|(file, _)| file), REPORT_FD),
     ]
 }
 
 pub(super) fn parameters(request: &SpawnRequest<'_>, flags: u32) -> [CString; PARAM_COUNT] {
-    let Record { ledger, .. } = request.record;
+    let Record { ledger, report, .. } = request.record;
     [
         c"mcp-guardian".to_owned(),
         number(process::id()),
@@ -257,6 +260,7 @@ pub(super) fn parameters(request: &SpawnRequest<'_>, flags: u32) -> [CString; PA
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
         request.record.keep.unwrap_or_default().to_owned(),
+        report.map_or(c"", |(_, beginning)| beginning).to_owned(),
     ]
 }
 

@@ -1,11 +1,12 @@
 //! One start of a wrapped server, and the exec of its shim.
 
 use std::convert::Infallible;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::iter;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::identity::{self, Cookie};
 use crate::launch::{
     Outcome, Prepared, UNDO_LIMIT, c_string, explain, how_it_ended, new_leaf, no_guardian, outcome,
 };
+use crate::plan::Plan;
 use crate::program::protocol::Stage;
 use crate::program::shim::{self, Shim};
+use crate::program::text::Line;
 use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
 
@@ -53,10 +56,10 @@ pub(super) fn exec(
     let parent = match (wrapper.memory, cgroup::parent()) {
         (Some(_), _) => {
             limited = cgroup::parent_with_memory().map_err(no_limit)?;
-            Some(limited.as_path())
+            Ok(limited.as_path())
         }
         (None, Err(error)) if insists => return Err(no_cgroup(error)),
-        (None, parent) => parent.ok(),
+        (None, parent) => parent.map_err(|error| error.to_string()),
     };
     match start(parent).exec() {
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -70,7 +73,7 @@ pub(super) fn exec(
             }
         }
         // Another cgroup than expected, or no right to join it.
-        Err(Failed::At(Stage::Cgroup, _)) if !insists => start(None).exec(),
+        Err(Failed::At(Stage::Cgroup, error)) if !insists => start(Err(error.to_string())).exec(),
         other => other,
     }
     .map_err(|failed| match failed {
@@ -128,16 +131,20 @@ struct Start<'a> {
     wrapper: &'a Wrapper,
     server: Server<'a>,
     host: Option<&'a OwnedFd>,
-    parent: Option<&'a Path>,
+    /// The cgroup that its own is made in, or why there is none.
+    parent: Result<&'a Path, String>,
 }
 
 impl Start<'_> {
     fn exec(&self) -> Result<Infallible, Failed> {
         let mut ledger = self.ledger()?;
         let leaf = self.leaf()?;
-        if let (None, Some(_), Some(ledger)) = (&leaf, self.parent, &mut ledger) {
+        if let (Err(_), Ok(_), Some(ledger)) = (&leaf, &self.parent, &mut ledger) {
             ledger.without_cgroup();
         }
+        let report = self.wrapper.report.as_ref();
+        let report = report.map(|report| (report, self.beginning(leaf.as_ref().err())));
+        let leaf = leaf.ok();
         // `ps` and `stop` find the processes below the guardian by it.
         let unmarked = self.server.identity.filter(|_| !self.wrapper.mark);
         let keep = c_string(&self.wrapper.patterns())?;
@@ -158,6 +165,9 @@ impl Start<'_> {
                 }),
                 ring: ring.as_ref().map(File::as_fd),
                 companion: self.wrapper.companion_fd(),
+                report: report
+                    .as_ref()
+                    .map(|(file, beginning)| (file.as_fd(), beginning.as_c_str())),
                 keep: Some(&keep),
                 ..request.record
             },
@@ -263,7 +273,7 @@ impl Start<'_> {
         let Some(identity) = self.server.identity else {
             return Ok(None);
         };
-        match orphans::WrapperLedger::begin(identity, self.parent) {
+        match orphans::WrapperLedger::begin(identity, self.parent.as_ref().ok().copied()) {
             Err(error) if sys::is_shortage(&error) => {
                 Err(short_of(error, orphans::UNRECORDED).into())
             }
@@ -274,20 +284,49 @@ impl Start<'_> {
     /// Opens the ring of ended servers, at this server's record. A failure is ignored.
     fn ring(&self, ledger: Option<&orphans::WrapperLedger>) -> Option<File> {
         let (directory, _) = ledger?.place();
+        orphans::claim(directory, self.server.identity?.serial(), self.name()).ok()
+    }
+
+    fn name(&self) -> &OsStr {
         let wrapper = self.wrapper;
         let program = || Path::new(&wrapper.program).file_name();
         let given = wrapper.name.as_ref().or(wrapper.label.as_ref());
-        let name = given
+        given
             .map(OsString::as_os_str)
             .or_else(program)
-            .unwrap_or_default();
-        orphans::claim(directory, self.server.identity?.serial(), name).ok()
+            .unwrap_or_default()
     }
 
-    fn leaf(&self) -> Result<Option<Leaf>, WrapError> {
+    /// Returns the beginning of each line of the report.
+    fn beginning(&self, no_cgroup: Option<&String>) -> CString {
+        let plan = Plan {
+            cgroups: no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into())),
+            pid_namespace: self.wrapper.require == Require::PidNamespace,
+            grace: self.wrapper.grace,
+        };
+        let containment = plan.containment();
+        let id = self.server.identity.map(|it| it.serial());
+        let id = id.map_or_else(String::new, |id| format!("{id:016x}"));
+        let mut line = Line::new();
+        line.then("{\"schema\":\"mcp-contain/report/1\"");
+        line.key("id").string(id.as_bytes());
+        line.key("name").string(self.name().as_bytes());
+        line.key("containment").then("{\"mechanism\":");
+        line.string(containment.mechanism.as_bytes())
+            .key("fallback");
+        match &containment.fallback {
+            Some(why) => line.string(why.as_bytes()),
+            None => line.then("null"),
+        };
+        line.then("}").c_str().to_owned()
+    }
+
+    /// Makes the server's cgroup, or returns why it has none.
+    fn leaf(&self) -> Result<Result<Leaf, String>, WrapError> {
         let insists = self.wrapper.insists_on_cgroup();
-        let Some(parent) = self.parent else {
-            return Ok(None);
+        let parent = match &self.parent {
+            Ok(parent) => parent,
+            Err(why) => return Ok(Err(why.clone())),
         };
         let made = new_leaf(parent, self.server.identity);
         if let (Ok(leaf), Some(memory)) = (&made, self.wrapper.memory) {
@@ -295,7 +334,7 @@ impl Start<'_> {
         }
         match made {
             Err(error) if insists => Err(no_cgroup(error)),
-            made => Ok(made.ok()),
+            made => Ok(made.map_err(|error| error.to_string())),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -71,12 +71,17 @@ pub struct Wrapper {
     /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
     /// too. Then the SIGKILL of a shim proves nothing about its server. `false` by default.
     pub sigkill_as_code: bool,
+    /// The file, pipe or socket that the guardian writes two lines of JSON to: at the start of the
+    /// server, and when nothing of it is left. A line is written at once or dropped, if it is open
+    /// with `O_NONBLOCK` or a socket. Without a guardian there is no server then. `None` for no
+    /// report.
+    pub report: Option<Arc<OwnedFd>>,
     /// A stream socket to a process that ends what the server starts beside itself, such as
     /// containers; `None` if there is none. Guardian and shim keep it open.
     ///
     /// The other process receives [`SERVER_GONE`](Self::SERVER_GONE), or the end of file when both
-    /// have ended. The shim waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the grace
-    /// and 15 s, and has no proof of the end without it.
+    /// have ended. The guardian waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the
+    /// grace and 15 s, and has no proof of the end without it.
     pub companion: Option<Arc<OwnedFd>>,
 }
 
@@ -144,7 +149,7 @@ fn no_log(error: io::Error) -> LaunchErrorKind {
 }
 
 impl Wrapper {
-    /// The shim's message to the companion: nothing is left of the server.
+    /// The guardian's message to the companion: nothing is left of the server.
     pub const SERVER_GONE: u8 = protocol::SERVER_GONE;
     /// The companion's answer: nothing is left of what it looks after.
     pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
@@ -165,6 +170,7 @@ impl Wrapper {
             env: Vec::new(),
             keep: Vec::new(),
             sigkill_as_code: false,
+            report: None,
             companion: None,
         }
     }
@@ -174,7 +180,7 @@ impl Wrapper {
     }
 
     fn takes_anything(&self) -> bool {
-        self.require == Require::Nothing && self.memory.is_none()
+        self.require == Require::Nothing && self.memory.is_none() && self.report.is_none()
     }
 
     fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -248,8 +254,11 @@ impl Wrapper {
         };
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600);
+        // A report begins to read at its end.
+        options.read(self.report.is_some());
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
-        let log = options.custom_flags(flags).open(path).and_then(|log| {
+        let log = options.custom_flags(flags).open(path).and_then(|mut log| {
+            log.seek(io::SeekFrom::End(0)).ok();
             let is_file = log.metadata()?.is_file();
             is_file
                 .then_some(log)
