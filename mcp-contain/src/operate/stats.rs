@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mcp_guardian::program::ending::OUT_OF_MEMORY;
+use mcp_guardian::program::text::Line;
 use mcp_tree::history::{self, Ended, History, PastServer};
 use serde_json::{Value, json};
 
@@ -13,30 +15,6 @@ pub(crate) use crate::show::out::Options;
 use crate::show::table::render;
 use crate::show::text::one_line;
 use crate::show::{out, units, unknown};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    Running,
-    Itself,
-    Asked,
-    Killed,
-    Unproven,
-    /// Nothing recorded its end: its guardian was killed, or the machine was switched off.
-    Unknown,
-}
-
-impl How {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Itself => "itself",
-            Self::Asked => "asked",
-            Self::Killed => "killed",
-            Self::Unproven => "unproven",
-            Self::Unknown => "unknown",
-        }
-    }
-}
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let seen = history::look();
@@ -51,14 +29,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn how(server: &PastServer, running: &BTreeSet<String>) -> How {
+fn how(server: &PastServer, running: &BTreeSet<String>) -> &'static str {
     match &server.end {
-        None if running.contains(&server.id) => How::Running,
-        None => How::Unknown,
-        Some(end) if end.unproven => How::Unproven,
-        Some(end) if end.forced || end.out_of_memory => How::Killed,
-        Some(end) if end.asked => How::Asked,
-        Some(_) => How::Itself,
+        Some(end) => end.how(),
+        None if running.contains(&server.id) => "running",
+        // Its guardian was killed, or the machine was switched off.
+        None => "unknown",
     }
 }
 
@@ -67,7 +43,10 @@ fn time_of(end: &Ended) -> SystemTime {
 }
 
 fn is_out_of_memory(server: &PastServer) -> bool {
-    server.end.as_ref().is_some_and(|end| end.out_of_memory)
+    server
+        .end
+        .as_ref()
+        .is_some_and(|end| end.has(OUT_OF_MEMORY))
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -82,13 +61,13 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, server: &PastServer, how: How) {
+    fn add(&mut self, server: &PastServer, how: &str) {
         match how {
-            How::Running => return,
-            How::Itself => self.itself += 1,
-            How::Asked => self.asked += 1,
-            How::Killed => self.killed += 1,
-            How::Unproven | How::Unknown => self.unsure += 1,
+            "running" => return,
+            "itself" => self.itself += 1,
+            "asked" => self.asked += 1,
+            "killed" => self.killed += 1,
+            _ => self.unsure += 1,
         }
         let end = server.end.as_ref();
         self.swept += end.map_or(0, |end| u64::from(end.swept));
@@ -100,21 +79,21 @@ impl Sum {
     }
 }
 
-fn sums(servers: &[(&PastServer, How)]) -> (Sum, BTreeMap<String, Sum>) {
+fn sums(servers: &[(&PastServer, &str)]) -> (Sum, BTreeMap<String, Sum>) {
     let mut all = Sum::default();
     let mut names = BTreeMap::<String, Sum>::new();
     for (server, how) in servers {
-        all.add(server, *how);
+        all.add(server, how);
         names
             .entry(one_line(&server.name))
             .or_default()
-            .add(server, *how);
+            .add(server, how);
     }
     names.retain(|_, sum| sum.ended() > 0);
     (all, names)
 }
 
-fn as_text(seen: &History, servers: &[(&PastServer, How)], now: SystemTime) -> String {
+fn as_text(seen: &History, servers: &[(&PastServer, &str)], now: SystemTime) -> String {
     let (all, names) = sums(servers);
     let since = |then: SystemTime| units::time(now.duration_since(then).unwrap_or(Duration::ZERO));
     let mut text = match seen.servers.first() {
@@ -166,27 +145,21 @@ fn as_text(seen: &History, servers: &[(&PastServer, How)], now: SystemTime) -> S
     text
 }
 
-fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
+fn as_json(seen: &History, servers: &[(&PastServer, &str)]) -> Value {
     let (all, _) = sums(servers);
-    let date = |date: SystemTime| {
-        date.duration_since(UNIX_EPOCH)
-            .map_or(0.0, |it| it.as_secs_f64())
-    };
-    let server = |(server, how): &(&PastServer, How)| {
-        let end = server.end.as_ref();
-        json!({
-            "id": server.id,
-            "name": one_line(&server.name),
-            "how": how.as_str(),
-            "started": date(server.started),
-            "ended": end.map(|end| date(time_of(end))),
-            "host_gone": end.map(|end| end.host_gone),
-            "out_of_memory": end.map(|end| end.out_of_memory),
-            "code": end.and_then(Ended::code),
-            "signal": end.and_then(Ended::signal),
-            "swept": end.map(|end| end.swept),
-            "seconds": end.map(|end| f64::from(end.took) / 1000.0),
-        })
+    let server = |(server, how): &(&PastServer, &str)| {
+        let started = server.started.duration_since(UNIX_EPOCH);
+        let mut line = Line::new();
+        line.then("{\"id\":").string(server.id.as_bytes());
+        line.key("name").string(one_line(&server.name).as_bytes());
+        line.key("started")
+            .milliseconds(started.map_or(0, |it| it.as_millis() as u64));
+        match &server.end {
+            Some(end) => end.describe(&mut line),
+            None => drop(line.key("how").string(how.as_bytes())),
+        }
+        // The form that a report has.
+        serde_json::from_slice(line.then("}").bytes()).unwrap_or(Value::Null)
     };
     json!({
         "schema": "mcp-contain/stats/1",

@@ -47,14 +47,19 @@ fn start(place: &Place) -> (Child, UnixStream) {
     (child, ours)
 }
 
-/// Waits until the shim asks.
+/// Waits until the guardian asks.
 fn asked(companion: &mut UnixStream) {
     let mut word = [0];
     companion.read_exact(&mut word).unwrap();
     assert_eq!(word, [Wrapper::SERVER_GONE]);
 }
 
-/// What the shim says, and its exit code, when it has asked and got this answer.
+/// How the only server of a place ended, by its record.
+fn record(place: &Place) -> serde_json::Value {
+    place.json(&["stats", "--json"])["servers"][0].clone()
+}
+
+/// What the shim says, and its exit code, when the guardian has asked and got this answer.
 fn refuses(name: &str, answer: &[u8]) {
     let place = Place::new(name);
     let (mut shim, mut companion) = start(&place);
@@ -71,6 +76,9 @@ fn refuses(name: &str, answer: &[u8]) {
     companion.read_to_string(&mut said).unwrap();
     assert_eq!(shim.wait().unwrap().code(), Some(125), "{said}");
     assert!(said.contains("some may live"), "{said}");
+    let record = record(&place);
+    let [how, evidence] = [&record["how"], &record["evidence"]];
+    assert_eq!((how, evidence[0].as_str()), (&"unproven".into(), None));
 }
 
 #[test]
@@ -120,4 +128,6 @@ fn there_is_a_proof_once_they_have_ended() {
     assert_eq!((code, &said["gone"]), (Some(0), &true.into()), "{said:#}");
     answers.join().unwrap();
     shim.wait().unwrap();
+    let evidence = record(&place)["evidence"].to_string();
+    assert!(evidence.contains("containers_absent"), "{evidence}");
 }
