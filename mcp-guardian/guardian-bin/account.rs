@@ -15,17 +15,12 @@ pub(crate) struct Account {
     pub(crate) to: Fd,
     /// The beginning of each line, by the wrapper.
     pub(crate) beginning: &'static CStr,
-    /// The server's standard error, if it is a file, and the position before its first output.
-    pub(crate) log: Option<(Fd, usize)>,
+    /// The position in standard error before the server's first output, if that is a file, which
+    /// is kept open then. A copy of anything else would hide its end.
+    pub(crate) log: Option<usize>,
 }
 
 impl Account {
-    /// Takes over the server's standard error if it is a file; otherwise a copy would hide its end.
-    pub(crate) fn keep_log(&mut self) {
-        let log = sys::inherited(2);
-        self.log = log.and_then(|log| sys::seek_back(&log, 0).ok().map(|at| (log, at)));
-    }
-
     pub(crate) fn started(&self, leader: u32) {
         let mut line = self.line("started");
         line.key("leader").number(leader.into());
@@ -48,9 +43,9 @@ impl Account {
 
     /// Reads what the server has written last to its standard error.
     fn last<'a>(&self, buffer: &'a mut [u8; LAST]) -> Option<&'a [u8]> {
-        let (log, start) = self.log.as_ref()?;
-        let from = sys::seek_back(log, 0).ok()?.saturating_sub(LAST).max(*start);
-        let len = sys::read_at(log, buffer, from).ok()?;
+        let start = self.log?;
+        let from = sys::seek_back(&sys::STDERR, 0).ok()?.saturating_sub(LAST).max(start);
+        let len = sys::read_at(&sys::STDERR, buffer, from).ok()?;
         buffer.get(..len)
     }
 

@@ -143,11 +143,8 @@ fn started(
     // After the fork: the server stays in the host's session, and so in its scheduler autogroup.
     sys::setsid();
     // A copy of the server's streams here would hide the end of file of either side.
-    (0..2).for_each(sys::close);
-    match &mut params.record.account {
-        Some(account) => account.keep_log(),
-        None => sys::close(2),
-    }
+    let has_log = params.record.account.as_ref().is_some_and(|account| account.log.is_some());
+    (0..if has_log { 2 } else { 3 }).for_each(sys::close);
     params.cgroup_procs = None;
     Server {
         pid,

@@ -69,7 +69,7 @@ impl Params {
                 ring: taken(RING_FD).and_then(Slot::new),
                 companion: taken(COMPANION_FD),
                 account: match taken(REPORT_FD) {
-                    Some(to) => Some(Account { to, beginning: text(9)?, log: None }),
+                    Some(to) => Some(Account { to, beginning: text(9)?, log: sys::seek_back(&sys::STDERR, 0).ok() }),
                     None => None,
                 },
             },
