@@ -1,3 +1,3 @@
 import exported from "./index.cjs";
 
-export const { contain, program } = exported;
+export const { NotStarted, Report, Unproven, contain, program } = exported;
