@@ -1,5 +1,6 @@
 // `node registry.mjs DIRECTORY COMMAND...`: runs a command of npm with a registry on the loopback, of the packages in this directory alone.
 import { execFileSync, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { readFileSync, readdirSync } from "node:fs";
 import { createServer } from "node:http";
 
@@ -13,7 +14,8 @@ const server = createServer((request, response) => {
   const at = manifests.findIndex(({ name }) => name === path);
   if (at < 0) return response.writeHead(404).end("{}");
   const { name, version } = manifests[at];
-  const dist = { tarball: `${registry()}/${archives[at]}` };
+  const shasum = createHash("sha1").update(readFileSync(`${directory}/${archives[at]}`)).digest("hex");
+  const dist = { tarball: `${registry()}/${archives[at]}`, shasum };
   response.setHeader("content-type", "application/json");
   response.end(JSON.stringify({ name, "dist-tags": { latest: version }, versions: { [version]: { ...manifests[at], dist } } }));
 });
