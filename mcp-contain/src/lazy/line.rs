@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::cache::{Cache, key};
-use super::decision::events::{Answer, FromHost, FromServer, Key, List, Method, Request, Response};
+use super::decision::events::{Answer, FromHost, FromServer, Key, Method, Request, Response};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -51,7 +51,7 @@ impl<'a> Members<'a> {
 pub(super) fn of_host(line: &[u8], handshake: Option<&Key>, cache: Option<&Cache>) -> FromHost {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     match line.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        None => return FromHost::Blank,
+        None => return FromHost::Notification,
         Some(b'[') => return FromHost::Batch,
         Some(_) => {}
     }
@@ -85,9 +85,9 @@ fn request(
     let kind = match method {
         "initialize" => Method::Initialize,
         "server/discover" => Method::Discover,
-        "tools/list" if !is_page => Method::List(List::Tools),
-        "prompts/list" if !is_page => Method::List(List::Prompts),
-        "resources/list" | "resources/templates/list" if !is_page => Method::List(List::Resources),
+        "tools/list" if !is_page => Method::List("tools"),
+        "prompts/list" if !is_page => Method::List("prompts"),
+        "resources/list" | "resources/templates/list" if !is_page => Method::List("resources"),
         "ping" => Method::Ping,
         "logging/setLevel" => Method::SetLevel {
             is_valid: params

@@ -51,7 +51,6 @@ pub(in crate::lazy) enum FromHost {
     Response(Id),
     /// May contain several messages.
     Batch,
-    Blank,
     Other,
 }
 
@@ -70,7 +69,8 @@ pub(in crate::lazy) struct Request {
 pub(in crate::lazy) enum Method {
     Initialize,
     Discover,
-    List(List),
+    /// A list of these.
+    List(&'static str),
     Ping,
     SetLevel {
         is_valid: bool,
@@ -78,13 +78,6 @@ pub(in crate::lazy) enum Method {
     /// Starts a task or a subscription, which continues after the answer.
     Lasting,
     Other,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::lazy) enum List {
-    Tools,
-    Prompts,
-    Resources,
 }
 
 #[derive(Debug, Clone)]

@@ -30,10 +30,11 @@ impl Bound {
 
 #[derive(Debug)]
 pub(super) struct Pending {
+    pub(super) id: Id,
     pub(super) text: Box<[u8]>,
     pub(super) key: Option<Key>,
     pub(super) method: Method,
-    /// The request, if it may be sent again to renew its answer; else empty.
+    /// The request, if it may be sent again; else empty.
     pub(super) line: Rc<[u8]>,
 }
 
@@ -49,21 +50,20 @@ impl Pending {
 
 /// All requests in flight, in their order. A concurrently reused ID counts as two requests.
 #[derive(Debug, Default)]
-pub(super) struct Flight(Vec<(Id, Pending)>);
+pub(super) struct Flight(Vec<Pending>);
 
 impl Flight {
     pub(super) fn has_room(&self, pending: &Pending) -> bool {
-        let sizes = self.0.iter().map(|(_, pending)| pending.size());
-        REQUESTS.allows(sizes, pending.size())
+        REQUESTS.allows(self.0.iter().map(Pending::size), pending.size())
     }
 
-    pub(super) fn begin(&mut self, id: Id, pending: Pending) {
-        self.0.push((id, pending));
+    pub(super) fn begin(&mut self, pending: Pending) {
+        self.0.push(pending);
     }
 
     pub(super) fn end(&mut self, id: &Id) -> Option<Pending> {
-        let at = self.0.iter().position(|(known, _)| known == id)?;
-        Some(self.0.remove(at).1)
+        let at = self.0.iter().position(|known| known.id == *id)?;
+        Some(self.0.remove(at))
     }
 
     /// Removes a cancelled request; an `initialize` cannot be cancelled.
@@ -87,11 +87,10 @@ impl Flight {
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Pending> {
-        self.0.drain(..).map(|(_, pending)| pending)
+        self.0.drain(..)
     }
 
     fn first(&self, id: &Id) -> Option<&Pending> {
-        let mut all = self.0.iter().filter(|(known, _)| known == id);
-        all.next().map(|(_, pending)| pending)
+        self.0.iter().find(|known| known.id == *id)
     }
 }

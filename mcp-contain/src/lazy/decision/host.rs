@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::events::{Action, FromHost, Key, Method, Request};
 use super::flight::{KEPT, Pending, REQUESTS};
-use super::{Handshake, Phase, Relay, Seen, error};
+use super::{Handshake, Phase, Relay, error};
 use crate::lazy::line::Id;
 
 const NOTHING: &[u8] = b"{\"result\":{}}";
@@ -25,7 +25,7 @@ impl Relay {
                 self.used = self.now;
                 self.pass_or_hold(line);
             }
-            FromHost::Notification | FromHost::Blank => self.pass_or_hold(line),
+            FromHost::Notification => self.pass_or_hold(line),
             FromHost::Response(id) => {
                 // Not to a server that has not asked.
                 if self.asked.remove(&id).is_some_and(|asked| !asked.is_over) {
@@ -45,11 +45,10 @@ impl Relay {
     fn request(&mut self, line: &[u8], mut request: Request) {
         let method = request.method;
         self.is_legacy |= !request.is_modern && method != Method::Discover;
-        let is_renewed = matches!(method, Method::List(_) | Method::Discover);
         let kept: Rc<[u8]> = match method {
             Method::Initialize | Method::SetLevel { .. } => line.into(),
             // A line that is too long to be remembered is handled like any other request.
-            _ if is_renewed && line.len() <= KEPT.bytes => line.into(),
+            Method::List(_) | Method::Discover if line.len() <= KEPT.bytes => line.into(),
             _ => Rc::from([]),
         };
         request.key = request.key.filter(|_| !kept.is_empty());
@@ -65,16 +64,12 @@ impl Relay {
             return;
         }
         let Request { id, text, key, .. } = request;
-        let line_again = if is_renewed && key.is_some() {
-            Rc::clone(&kept)
-        } else {
-            Rc::from([])
-        };
         let pending = Pending {
+            id: id.clone(),
             text,
             key,
             method,
-            line: line_again,
+            line: Rc::clone(&kept),
         };
         self.has_refused = !self.flight.has_room(&pending);
         if self.has_refused {
@@ -93,10 +88,10 @@ impl Relay {
                 self.begin_handshake(&id, &kept, key);
                 self.holds_handshake = true;
             }
-            Method::SetLevel { .. } => self.level = Some((id.clone(), kept)),
+            Method::SetLevel { .. } => self.level = Some((id, kept)),
             _ => {}
         }
-        self.flight.begin(id, pending);
+        self.flight.begin(pending);
         self.wake_for(line);
         self.is_kept |= method == Method::Lasting;
     }
@@ -118,8 +113,7 @@ impl Relay {
             }
             (method @ (Method::List(_) | Method::Discover), Some(answer)) => {
                 if let Some(key) = request.key {
-                    let seen = Seen::new(method, id.clone(), Rc::clone(line), answer.digest);
-                    self.remember(key, seen);
+                    self.remember(key, (method, id.clone(), Rc::clone(line), answer.digest));
                 }
                 self.answer(text, &answer.text);
             }

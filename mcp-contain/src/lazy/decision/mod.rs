@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-use events::{Action, Answer, Event, Key, List, Method, Policy};
+use events::{Action, Answer, Event, Key, Method, Policy};
 use flight::{Flight, KEPT};
 
 use super::line::Id;
@@ -101,8 +101,7 @@ struct Handshake {
 
 #[derive(Debug)]
 struct Seen {
-    /// `None` for `server/discover`.
-    list: Option<List>,
+    method: Method,
     id: Id,
     line: Rc<[u8]>,
     digest: Key,
@@ -164,7 +163,13 @@ impl Relay {
         self.own.contains_key(id) || self.flight.is_cacheable(id)
     }
 
-    fn remember(&mut self, key: Key, seen: Seen) {
+    fn remember(&mut self, key: Key, (method, id, line, digest): (Method, Id, Rc<[u8]>, Key)) {
+        let seen = Seen {
+            method,
+            id,
+            line,
+            digest,
+        };
         self.seen.remove(&key);
         let sizes = self.seen.values().map(|seen| seen.line.len());
         if KEPT.allows(sizes, seen.line.len()) {
@@ -180,21 +185,6 @@ impl Relay {
 
     fn answer(&mut self, id: &[u8], object: &[u8]) {
         self.todo.push(Action::ToHost(answer(id, object)));
-    }
-}
-
-impl Seen {
-    fn new(method: Method, id: Id, line: Rc<[u8]>, digest: Key) -> Self {
-        let list = match method {
-            Method::List(list) => Some(list),
-            _ => None,
-        };
-        Self {
-            list,
-            id,
-            line,
-            digest,
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Decides on lines of the server.
 
-use super::events::{Action, Answer, Exit, FromServer, Key, List, Method, Response};
+use super::events::{Action, Answer, Exit, FromServer, Key, Method, Response};
 use super::flight::{Pending, REQUESTS};
-use super::{Asked, Own, Phase, Relay, Seen, error};
+use super::{Asked, Own, Phase, Relay, error};
 use crate::lazy::line::Id;
 
 /// Final errors: no such method or protocol version.
@@ -84,8 +84,8 @@ impl Relay {
             return;
         };
         self.todo.push(Action::Store(key, answer.text));
-        if !line.is_empty() {
-            self.remember(key, Seen::new(method, response.id, line, answer.digest));
+        if is_discovery || matches!(method, Method::List(_)) {
+            self.remember(key, (method, response.id, line, answer.digest));
         }
     }
 
@@ -123,11 +123,12 @@ impl Relay {
         let Some(seen) = self.seen.get_mut(&key) else {
             return;
         };
-        let list = seen.list;
+        let method = seen.method;
+        let is_discovery = method == Method::Discover;
         match &response.answer {
             _ if response.has_next => self.forget(key),
             Some(answer) if answer.digest == seen.digest => return,
-            Some(answer) if is_lasting(answer, response.is_error, list.is_none()) => {
+            Some(answer) if is_lasting(answer, response.is_error, is_discovery) => {
                 seen.digest = answer.digest;
                 self.todo.push(Action::Store(key, answer.text.clone()));
             }
@@ -135,12 +136,8 @@ impl Relay {
         }
         // Later revisions notify only listeners, and a listening host was not answered from the
         // cache.
-        let list = list.filter(|_| self.handshake.is_some());
-        match list {
-            Some(List::Tools) => self.notify("tools/list_changed", ""),
-            Some(List::Prompts) => self.notify("prompts/list_changed", ""),
-            Some(List::Resources) => self.notify("resources/list_changed", ""),
-            None => {}
+        if let (Method::List(of), Some(_)) = (method, &self.handshake) {
+            self.notify(&format!("{of}/list_changed"), "");
         }
     }
 

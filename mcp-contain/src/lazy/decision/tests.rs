@@ -7,7 +7,7 @@ mod random;
 use std::time::Duration;
 
 use super::events::{
-    Action, Answer, Event, Exit, FromHost, FromServer, List, Method, Policy, Request, Response,
+    Action, Answer, Event, Exit, FromHost, FromServer, Method, Policy, Request, Response,
 };
 use super::*;
 
@@ -141,7 +141,7 @@ fn asleep() -> Relay {
         relay.on_host(secs(0), &line("initialized"), FromHost::Initialized),
         []
     );
-    let list = request(1, Method::List(List::Tools), Some(known(7)));
+    let list = request(1, Method::List("tools"), Some(known(7)));
     assert_eq!(relay.on_host(secs(0), &line("list"), list), [cached(1)]);
     relay
 }
@@ -216,7 +216,7 @@ fn without_a_cache_the_server_is_spoken_to_at_once_and_its_answers_are_kept() {
         relay.on_host(secs(0), &line("initialized"), FromHost::Initialized),
         [Action::Pass]
     );
-    let list = request(1, Method::List(List::Tools), Some(known(9)));
+    let list = request(1, Method::List("tools"), Some(known(9)));
     assert_eq!(
         relay.on_host(secs(0), &line("list"), list),
         [Action::Pass],
@@ -300,11 +300,7 @@ fn an_older_server_is_ended_only_where_the_user_says_so() {
 
 #[test]
 fn a_list_that_has_changed_is_told() {
-    for (list, what) in [
-        (List::Tools, "tools"),
-        (List::Prompts, "prompts"),
-        (List::Resources, "resources"),
-    ] {
+    for list in ["tools", "prompts", "resources"] {
         let mut relay = asleep();
         relay.on_host(
             secs(0),
@@ -318,7 +314,7 @@ fn a_list_that_has_changed_is_told() {
         assert_eq!(
             says(&todo),
             [format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{what}/list_changed\"}}\n"
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{list}/list_changed\"}}\n"
             )]
         );
     }

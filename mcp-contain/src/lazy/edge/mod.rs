@@ -4,7 +4,6 @@ mod act;
 mod buffer;
 mod server;
 mod stream;
-mod transfer;
 mod wait;
 
 use std::io;

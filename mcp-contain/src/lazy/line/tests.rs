@@ -36,7 +36,7 @@ proptest! {
         let line = json!({"id": text, "method": text, "params": {"a": [text]}}).to_string();
         let line = &line.as_bytes()[..line.len() - cut.min(line.len())];
         let (host, server) = (of_host(line, None, None), of_server(line, |_| true));
-        prop_assert!(matches!(host, FromHost::Other | FromHost::Blank));
+        prop_assert!(matches!(host, FromHost::Other | FromHost::Notification));
         prop_assert!(matches!(server, FromServer::Other));
     }
 }
@@ -44,7 +44,7 @@ proptest! {
 #[test]
 fn requests_are_known_by_their_method() {
     let list = request(r#"{"id":1,"method":"tools\/list"}"#);
-    assert_eq!(list.method, Method::List(List::Tools));
+    assert_eq!(list.method, Method::List("tools"));
     assert!(list.key.is_some() && !list.is_modern);
     for (line, expected) in [
         (
@@ -76,7 +76,7 @@ fn requests_are_known_by_their_method() {
 fn lines_are_of_their_kind() {
     let bom = request("\u{feff}{\"id\":1,\"method\":\"ping\"}\r\n");
     assert_eq!((&*bom.text, bom.method), (&b"1"[..], Method::Ping));
-    assert!(matches!(host(" \r\n"), FromHost::Blank));
+    assert!(matches!(host(" \r\n"), FromHost::Notification));
     assert!(matches!(host(" [{}]"), FromHost::Batch));
     assert!(matches!(host("{} {}"), FromHost::Other));
     assert!(matches!(host(r#"{"id":1}"#), FromHost::Other));

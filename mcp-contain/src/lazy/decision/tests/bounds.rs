@@ -81,7 +81,7 @@ fn questions_of_a_server_are_refused_beyond_their_number() {
 fn lines_that_are_said_again_are_remembered_up_to_their_bytes() {
     // A list of its own for each number.
     let list = |number: u8, known| {
-        let FromHost::Request(request) = request(number.into(), Method::List(List::Tools), known)
+        let FromHost::Request(request) = request(number.into(), Method::List("tools"), known)
         else {
             unreachable!()
         };

@@ -194,7 +194,7 @@ impl World {
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Call => self.ask(Method::Other),
-            Step::List => self.ask(Method::List(List::Tools)),
+            Step::List => self.ask(Method::List("tools")),
             Step::Discover => self.ask(Method::Discover),
             Step::Ping => self.ask(Method::Ping),
             // Hosts say it once.
