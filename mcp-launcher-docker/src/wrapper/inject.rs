@@ -13,49 +13,15 @@ pub(super) struct Creates {
     pub(super) is_docker: bool,
 }
 
-/// Global flags with a value of docker, podman and nerdctl, and whether they name the engine.
-const WITH_VALUE: &[(&str, bool)] = &[
-    ("-H", true),
-    ("--host", true),
-    ("-c", true),
-    ("--context", true),
-    ("--connection", true),
-    ("--url", true),
-    ("-n", true),
-    ("--namespace", true),
-    ("-a", true),
-    ("--address", true),
-    ("--config", false),
-    ("-l", false),
-    ("--log-level", false),
-    ("--root", false),
-    ("--runroot", false),
-    ("--runtime", false),
-    ("--tlscacert", false),
-    ("--tlscert", false),
-    ("--tlskey", false),
-    // Podman's and nerdctl's.
-    ("--cgroup-manager", false),
-    ("--cni-netconfpath", false),
-    ("--cni-path", false),
-    ("--conmon", false),
-    ("--data-root", false),
-    ("--events-backend", false),
-    ("--hooks-dir", false),
-    ("--hosts-dir", false),
-    ("--identity", false),
-    ("--imagestore", false),
-    ("--module", false),
-    ("--network-cmd-path", false),
-    ("--network-config-dir", false),
-    ("--out", false),
-    ("--runtime-flag", false),
-    ("--snapshotter", false),
-    ("--storage-driver", false),
-    ("--storage-opt", false),
-    ("--tmpdir", false),
-    ("--volumepath", false),
-];
+/// Global flags with a value that names the engine, of docker, podman and nerdctl.
+const ENGINE: &str = "-H --host -c --context --connection --url -n --namespace -a --address";
+
+/// Their other global flags with a value.
+const VALUED: &str = "--config -l --log-level --root --runroot --runtime --tlscacert --tlscert \
+    --tlskey --cgroup-manager --cni-netconfpath --cni-path --conmon --data-root --events-backend \
+    --hooks-dir --hosts-dir --identity --imagestore --module --network-cmd-path \
+    --network-config-dir --out --runtime-flag --snapshotter --storage-driver --storage-opt \
+    --tmpdir --volumepath";
 
 /// Returns how to label a command, if it creates a container.
 pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
@@ -71,11 +37,11 @@ pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
             break;
         }
         let name = arg.split('=').next().unwrap_or(arg);
-        let known = WITH_VALUE.iter().find(|(flag, _)| *flag == name);
+        let is_in = |list: &str| list.split(' ').any(|flag| flag == name);
         // `-Hunix://...`, `-clab`
         let short = ["-H", "-c"].iter().any(|flag| arg.starts_with(flag)) && arg.len() > 2;
-        names_engine |= short || known.is_some_and(|(_, engine)| *engine);
-        let value_follows = known.is_some() && !arg.contains('=');
+        names_engine |= short || is_in(ENGINE);
+        let value_follows = (is_in(ENGINE) || is_in(VALUED)) && !arg.contains('=');
         at += 1 + usize::from(value_follows);
     }
     let globals = args.get(..at)?.to_vec();
