@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::config::ExecServerConfig;
 use super::driver::{Death, Driver, Seat};
-use super::inbox::{Closed, Inbox, inbox};
-use super::process::{Command, Commands, DEPTH, Remote, Wiring};
+use super::inbox::{Closed, Inbox, Sender, inbox};
+use super::process::{Command, DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
 use crate::ExecutorError;
 use crate::error::reason;
@@ -23,7 +23,7 @@ use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
 /// if the host's runtime is stuck or gone.
 #[derive(Clone)]
 pub(super) struct Connection {
-    commands: Commands,
+    commands: Sender,
     peer: Arc<Peer>,
     dead: Death,
 }
@@ -49,7 +49,7 @@ pub(super) struct Peer {
 impl Connection {
     pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
         let seat = Arc::new(Seat::default());
-        let (commands, inbox) = inbox(Arc::clone(&seat) as _);
+        let (commands, inbox) = inbox(Arc::clone(&seat));
         let (ready, opened) = oneshot::channel();
         let now = Instant::now();
         let wish = Lifecycle {
@@ -232,7 +232,7 @@ fn timing(config: &ExecServerConfig) -> Timing {
 fn drive(
     config: ExecServerConfig,
     session: Session,
-    commands: Arc<Inbox<Command>>,
+    commands: Arc<Inbox>,
     seat: &Seat,
     ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
     dead: Death,
@@ -257,7 +257,7 @@ fn drive(
 
 /// Ends the driver even after a panic: fails everything that waits for an answer or for a process.
 struct Vacate<'a> {
-    commands: Arc<Inbox<Command>>,
+    commands: Arc<Inbox>,
     seat: &'a Seat,
     dead: Death,
 }
@@ -287,7 +287,7 @@ mod tests {
         let wish = Lifecycle::default();
         let session = Session::new(timing(&config), "t".to_owned(), wish, Instant::now());
         let seat = Arc::new(Seat::default());
-        let (commands, inbox) = inbox(Arc::clone(&seat) as _);
+        let (commands, inbox) = inbox(Arc::clone(&seat));
         let dead = Death::default();
         let (ready, _opened) = oneshot::channel();
         let mut driver = Driver::new(

@@ -15,32 +15,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use super::driver::Seat;
+use super::process::Command;
+
 /// The sending end. Dropping the last one ends the connection.
-pub(super) struct Sender<C>(Arc<Shared<C>>);
+#[derive(Clone)]
+pub(super) struct Sender(Arc<Shared>);
 
-impl<C> Clone for Sender<C> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
+struct Shared {
+    inbox: Arc<Inbox>,
+    driver: Arc<Seat>,
 }
 
-struct Shared<C> {
-    inbox: Arc<Inbox<C>>,
-    driver: Arc<dyn StandIn>,
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Lock<State>,
 }
 
-pub(super) trait StandIn: Send + Sync {
-    /// Carries out the inbox on this thread, if the driver is idle. Returns `false` if something is
-    /// left for the driver's own task, with this waker.
-    fn stand_in(&self, driver: &Waker) -> bool;
-}
-
-pub(super) struct Inbox<C> {
-    state: Lock<State<C>>,
-}
-
-struct State<C> {
-    queue: VecDeque<C>,
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Command>,
     abandoned: bool,
     closed: bool,
     driver: Option<Waker>,
@@ -49,15 +43,8 @@ struct State<C> {
 #[derive(Debug)]
 pub(super) struct Closed;
 
-pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
-    let inbox = Arc::new(Inbox {
-        state: Lock::new(State {
-            queue: VecDeque::new(),
-            abandoned: false,
-            closed: false,
-            driver: None,
-        }),
-    });
+pub(super) fn inbox(driver: Arc<Seat>) -> (Sender, Arc<Inbox>) {
+    let inbox = Arc::new(Inbox::default());
     let shared = Shared {
         inbox: Arc::clone(&inbox),
         driver,
@@ -65,10 +52,10 @@ pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
     (Sender(Arc::new(shared)), inbox)
 }
 
-impl<C> Sender<C> {
+impl Sender {
     /// Queues a command, and carries it out if the driver is idle. Never blocks; works in any
     /// context, even under the locks of a process.
-    pub(super) fn send(&self, command: C) -> Result<(), Closed> {
+    pub(super) fn send(&self, command: Command) -> Result<(), Closed> {
         let Shared { inbox, driver } = &*self.0;
         let waker = {
             let mut state = inbox.state.lock();
@@ -79,16 +66,20 @@ impl<C> Sender<C> {
             state.driver.clone()
         };
         // Without a waker the driver has not started, and will read the queue.
-        if let Some(waker) = waker
-            && !driver.stand_in(&waker)
-        {
-            waker.wake();
+        if let Some(waker) = waker {
+            let mut seat = driver.try_lock();
+            let driver = seat.as_mut().and_then(|seat| seat.as_mut());
+            let is_done = driver.is_some_and(|driver| driver.stand_in(&waker));
+            drop(seat);
+            if !is_done {
+                waker.wake();
+            }
         }
         Ok(())
     }
 }
 
-impl<C> Drop for Shared<C> {
+impl Drop for Shared {
     fn drop(&mut self) {
         let driver = {
             let mut state = self.inbox.state.lock();
@@ -101,7 +92,7 @@ impl<C> Drop for Shared<C> {
     }
 }
 
-impl<C> Inbox<C> {
+impl Inbox {
     pub(super) fn register(&self, driver: &Waker) {
         let mut state = self.state.lock();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(driver)) {
@@ -109,7 +100,7 @@ impl<C> Inbox<C> {
         }
     }
 
-    pub(super) fn pop(&self) -> Option<C> {
+    pub(super) fn pop(&self) -> Option<Command> {
         self.state.lock().queue.pop_front()
     }
 
@@ -118,7 +109,7 @@ impl<C> Inbox<C> {
     }
 
     /// Returns the next command; `None` once all senders are gone.
-    pub(super) fn poll(&self) -> Poll<Option<C>> {
+    pub(super) fn poll(&self) -> Poll<Option<Command>> {
         let mut state = self.state.lock();
         match state.queue.pop_front() {
             Some(command) => Poll::Ready(Some(command)),

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::config::ExecServerConfig;
 use super::connect::Connected;
-use super::inbox::{Inbox, StandIn};
+use super::inbox::Inbox;
 use super::process::{Command, Remote, Reply};
 use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
@@ -44,19 +44,10 @@ pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
 pub(super) type Seat = Lock<Option<Driver>>;
 
-impl StandIn for Seat {
-    fn stand_in(&self, driver: &Waker) -> bool {
-        let Some(mut seat) = self.try_lock() else {
-            return false;
-        };
-        seat.as_mut().is_some_and(|it| it.stand_in(driver))
-    }
-}
-
 pub(super) struct Driver {
     config: ExecServerConfig,
     session: Session,
-    commands: Arc<Inbox<Command>>,
+    commands: Arc<Inbox>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
     parting: Option<Parting>,
@@ -76,7 +67,7 @@ impl Driver {
     pub(super) fn new(
         config: ExecServerConfig,
         session: Session,
-        commands: Arc<Inbox<Command>>,
+        commands: Arc<Inbox>,
         ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
         dead: Death,
     ) -> Self {
@@ -160,7 +151,7 @@ impl Driver {
 
     /// Runs on a sender's thread: takes the commands and sends their frames. Returns `false` if
     /// something is left for the driver's own task, with this waker.
-    fn stand_in(&mut self, driver: &Waker) -> bool {
+    pub(super) fn stand_in(&mut self, driver: &Waker) -> bool {
         let ready = |c: &Connected| c.link.buffered() <= HIGH_WATER;
         if self.session.has_effects() || !self.link.as_ref().is_some_and(ready) {
             return false;

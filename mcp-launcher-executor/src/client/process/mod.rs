@@ -35,8 +35,6 @@ pub(super) enum Command {
 
 pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
 
-pub(super) type Commands = Sender<Command>;
-
 pub(super) struct Wiring {
     pub(super) stdin: Input,
     pub(super) stdout: Output,
@@ -65,7 +63,7 @@ pub(super) struct Status {
 /// The client's end of one process. Dropping it ends the process, unless it has ended.
 pub(super) struct Remote {
     id: String,
-    commands: Commands,
+    commands: Sender,
     status: watch::Sender<Status>,
     streams: Lock<Streams>,
     window: usize,
@@ -97,7 +95,7 @@ struct Writing {
 }
 
 impl Remote {
-    pub(super) fn new(id: String, commands: Commands, window: usize, depth: u32) -> Arc<Self> {
+    pub(super) fn new(id: String, commands: Sender, window: usize, depth: u32) -> Arc<Self> {
         Arc::new(Self {
             id,
             commands,
