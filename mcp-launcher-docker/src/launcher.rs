@@ -2,7 +2,6 @@ mod builder;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -215,11 +214,4 @@ fn failed(spec: &ServerSpec, error: impl Into<BoxError>) -> LaunchError {
     LaunchError::new(NAME, spec, kind)
 }
 
-impl fmt::Debug for DockerLauncher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DockerLauncher")
-            .field("endpoint", self.endpoint())
-            .field("settings", &self.shared.settings)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { DockerLauncher, it { endpoint: it.endpoint(), settings: &it.shared.settings } }

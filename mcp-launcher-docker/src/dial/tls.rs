@@ -65,10 +65,4 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Tls, it { address: &it.address } }

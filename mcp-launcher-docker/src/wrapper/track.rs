@@ -64,12 +64,7 @@ impl Tracked {
     }
 }
 
-impl std::fmt::Debug for Tracked {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut tracked = f.debug_struct("Tracked");
-        tracked.field("spec", &self.spec).finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Tracked, it { spec: &it.spec } }
 
 /// The variables that name the engine. A server that sets none of them uses its host's engine, even
 /// if it inherits nothing else.

@@ -163,14 +163,7 @@ impl ExecServerConfig {
     }
 }
 
-impl fmt::Debug for ExecServerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecServerConfig")
-            .field("peer", &self.peer())
-            .field("resume_window", &self.resume_window)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { ExecServerConfig, it { peer: &it.peer(), resume_window: &it.resume_window } }
 
 #[cfg(feature = "websocket")]
 fn is_plain_and_far(url: &str) -> bool {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,13 +29,7 @@ pub(super) struct Connection {
 
 const MOST_WINDOW: u64 = 64 << 20;
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("prefix", &self.peer.prefix)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Connection, it { prefix: &it.peer.prefix } }
 
 pub(super) struct Peer {
     pub(super) hello: InitializeResult,

@@ -17,7 +17,6 @@ mod quick_ack;
 mod session;
 mod supervised;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -243,23 +242,12 @@ fn launch_kind(spec: &ServerSpec, error: ExecutorError) -> LaunchErrorKind {
     }
 }
 
-impl fmt::Debug for Established {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Established")
-            .field("connection", &self.connection)
-            .field("helper", &self.helper)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Established, it { connection: &it.connection, helper: &it.helper } }
 
-impl fmt::Debug for ExecutorLauncher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutorLauncher")
-            .field("peer", &self.shared.config.peer())
-            .field("semantics", &*self.shared.semantics.lock())
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { ExecutorLauncher, it {
+    peer: &it.shared.config.peer(),
+    semantics: &*it.shared.semantics.lock(),
+} }
 
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {

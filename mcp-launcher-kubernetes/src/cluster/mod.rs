@@ -326,10 +326,4 @@ impl Connected {
     }
 }
 
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster")
-            .field("source", &self.source)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Cluster, it { source: &it.source } }

@@ -1,6 +1,5 @@
 mod builder;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,15 +199,11 @@ fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
     LaunchError::new(NAME, spec, kind)
 }
 
-impl fmt::Debug for KubernetesLauncher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubernetesLauncher")
-            .field("source", self.shared.cluster.source())
-            .field("instance", &self.shared.instance)
-            .field("settings", &self.shared.settings)
-            .finish()
-    }
-}
+mcp_lifecycle_core::debug_fields! { KubernetesLauncher, it {
+    source: it.shared.cluster.source(),
+    instance: &it.shared.instance,
+    settings: &it.shared.settings,
+} }
 
 #[cfg(test)]
 mod tests;

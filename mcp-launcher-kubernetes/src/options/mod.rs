@@ -1,16 +1,15 @@
 mod body;
-mod chain;
-mod kinds;
 mod raw;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 pub(crate) use body::{Defaults, Owner, Plan, plan};
-pub use kinds::Init;
 pub use mcp_lifecycle_core::backend::options::PullPolicy;
 
 mcp_lifecycle_core::server_options! {
-    /// The options of a pod, given as the options of its server's [`ServerSpec`]. Configuration files
+    /// The options of a pod, given as the options of its server's `ServerSpec`. Configuration files
     /// use the names in `docs/kubernetes.md`. Everything else of a pod is set by [`pod`](Self::pod), in
     /// the API's format.
     ///
@@ -40,6 +39,50 @@ mcp_lifecycle_core::server_options! {
         allow_privilege_escalation: bool,
         finalizer: bool,
     }
+}
+
+mcp_lifecycle_core::setters! { PodOptions:
+    /// Sets the seconds between SIGTERM and SIGKILL. 2 by default, the shortest that a kubelet
+    /// supports. A forced end that follows does not shorten it (Kubernetes issue 83916).
+    grace_seconds(seconds: u32) |it| it.grace_seconds = Some(seconds);
+    /// Sets the user ID; the image's if unset.
+    run_as_user(user: i64) |it| it.run_as_user = Some(user);
+    /// Sets whether it is refused to run as root, as it is by default.
+    run_as_non_root(non_root: bool) |it| it.run_as_non_root = Some(non_root);
+    /// Sets whether the pod's object is kept until its end is proven, even against a forced
+    /// deletion. Needs the permission to patch pods. `false` by default: a dead host's pod, and a
+    /// namespace under deletion with it, remains until `reap_orphans`.
+    finalizer(keep: bool) |it| it.finalizer = keep;
+    /// Sets whether programs may gain privileges by set-uid.
+    allow_privilege_escalation(allow: bool) |it| it.allow_privilege_escalation = allow;
+    /// Adds a resource request: `("cpu", "100m")`.
+    request(resource: impl Into<String>, amount: impl Into<String>) |it| it.requests.insert(resource.into(), amount.into());
+    /// Adds a resource limit: `("memory", "128Mi")`.
+    limit(resource: impl Into<String>, amount: impl Into<String>) |it| it.limits.insert(resource.into(), amount.into());
+    /// Adds fields of the pod: a value that serializes to an object in the API's format, such as
+    /// `serde_json::json!({"spec": {"hostNetwork": true}})` or the `Pod` of a client library. They
+    /// win over all other options. Lists of named items (containers, volumes) are merged by name; the
+    /// server's container is `server`. Unknown fields are errors, and so are fields that the server's
+    /// lifecycle depends on.
+    pod(patch: impl Serialize) |it| it.merge(patch, |patch| patch);
+}
+
+/// Process 1 of the container, which receives signals and orphans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Init {
+    /// The init of this crate, mounted read-only from a ConfigMap into any image. It starts the
+    /// server once a client is attached, so that no output is lost, and forwards SIGTERM to all
+    /// processes. When the host is gone, the server has
+    /// [`init_grace`](PodOptions::init_grace) to exit, then gets SIGTERM, and SIGKILL
+    /// after the same time again; nothing outside the pod is needed. Needs Linux nodes of this
+    /// build's architecture, `x86_64` or `aarch64`. More than about 64 KiB of unread input hide its
+    /// end.
+    Supervised,
+    /// The server itself. Output before the launcher attaches is lost, and a server that ignores
+    /// the end of its input survives its host until `reap_orphans` is called.
+    None,
 }
 
 #[cfg(test)]

@@ -21,8 +21,10 @@ pub(crate) mod transport;
 
 pub use config::ServerConfig;
 pub use era::{Era, ProtocolPreference};
-pub use error::call::{CallError, CallErrorContext, CallErrorKind};
-pub use error::start::{SkippedLines, StartError, StartErrorContext, StartErrorKind, StartPhase};
+pub use error::{
+    CallError, CallErrorContext, CallErrorKind, SkippedLines, StartError, StartErrorContext,
+    StartErrorKind, StartPhase,
+};
 pub use event::{EndResult, ServerEvent, ServerEventKind, ServerObserver, StartReason};
 pub use lifecycle_client::LifecycleClient;
 pub use options::CallOptions;

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
 use super::SpecError;
-use super::error::spec::reject_nul;
+use super::error::reject_nul;
 use crate::launch::macros::debug_fields;
 
 /// The variables that a server inherits besides the named ones.

@@ -24,6 +24,8 @@ macro_rules! setters {
 }
 
 /// Implements `Debug` by some fields, for a type whose others are secret or have none.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_fields {
     ($type:ident, $it:ident { $($field:ident: $value:expr),* $(,)? }) => {
         impl std::fmt::Debug for $type {

@@ -25,10 +25,10 @@ pub use containment::{Containment, ContainmentUnavailable, Guarantee, Reach};
 pub use context::{LaunchContext, LaunchProgress};
 pub use display_command::DisplayCommand;
 pub use environment::{EnvPolicy, InheritEnv};
-pub use error::launch::{LaunchError, LaunchErrorContext, LaunchErrorKind};
-pub use error::spec::SpecError;
-pub use error::step::{ReapError, StepError};
-pub use error::{BoxError, ErrorChain};
+pub use error::{
+    BoxError, ErrorChain, LaunchError, LaunchErrorContext, LaunchErrorKind, ReapError, SpecError,
+    StepError,
+};
 pub use exit::ExitStatus;
 pub use identity::ServerIdentity;
 pub use launched::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer};

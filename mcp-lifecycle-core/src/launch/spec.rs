@@ -2,7 +2,7 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::error::spec::reject_nul;
+use super::error::reject_nul;
 use super::{EnvPolicy, InheritEnv, SpecError};
 use crate::launch::macros::debug_fields;
 

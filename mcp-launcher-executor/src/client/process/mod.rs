@@ -186,10 +186,4 @@ impl Drop for Remote {
     }
 }
 
-impl std::fmt::Debug for Remote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { Remote, it { id: &it.id } }

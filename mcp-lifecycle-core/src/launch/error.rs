@@ -1,9 +1,45 @@
+//! Errors, one type per operation.
+//!
+//! Each `Display` includes the cause, as a lower-case fragment. Errors of several kinds have a
+//! [`kind`](LaunchError::kind), and a `context` with their subject.
+
+use std::ffi::OsStr;
+use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::{BoxError, because};
-use crate::launch::{ContainmentUnavailable, ServerSpec, SpecError};
+use super::{ContainmentUnavailable, ServerSpec};
+
+/// A boxed launcher-specific error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// Prints an error with its causes on one line: `what: why: why of why`.
+///
+/// ```
+/// use mcp_lifecycle_core::launch::ErrorChain;
+///
+/// let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no such server");
+/// assert_eq!(ErrorChain(&error).to_string(), "no such server");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn because(cause: Option<&BoxError>) -> String {
+    cause.map_or_else(String::new, |cause| format!(": {}", ErrorChain(&**cause)))
+}
 
 /// The failure of a launch. Nothing of the server is left.
 #[derive(Debug, Error)]
@@ -107,6 +143,66 @@ fn join(paths: &[PathBuf]) -> String {
     }
     let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
     paths.join(":")
+}
+
+/// The reason a [`ServerSpec`](crate::launch::ServerSpec) is not valid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "names and messages say it")]
+pub enum SpecError {
+    #[error("the server's name is empty")]
+    EmptyName,
+    #[error("the command is empty; give the program to run")]
+    EmptyCommand,
+    #[error("{what} contains a NUL byte")]
+    NulByte { what: &'static str },
+    #[error("environment variable name {name:?} is empty or contains `=` or a NUL byte")]
+    InvalidEnvName { name: String },
+    /// An option that the launcher does not know or cannot read.
+    #[error("option `{name}`: {problem}")]
+    InvalidOption { name: String, problem: String },
+}
+
+pub(super) fn reject_nul(what: &'static str, value: &OsStr) -> Result<(), SpecError> {
+    if value.as_encoded_bytes().contains(&0) {
+        return Err(SpecError::NulByte { what });
+    }
+    Ok(())
+}
+
+/// The failure of one step of a termination, or of its proof. The ladder continues with the next.
+#[derive(Debug, Error)]
+#[error("failed to {action}{}", because(Some(cause)))]
+pub struct StepError {
+    action: &'static str,
+    cause: BoxError,
+}
+
+impl StepError {
+    /// Creates the failure; `action` completes the sentence "failed to …".
+    pub fn new(action: &'static str, cause: impl Into<BoxError>) -> Self {
+        let cause = cause.into();
+        Self { action, cause }
+    }
+}
+
+/// The failure of a search for orphans.
+#[derive(Debug, Error)]
+#[error(
+    "{launcher} launcher failed to look for orphans of earlier hosts{}",
+    because(Some(cause))
+)]
+pub struct ReapError {
+    launcher: String,
+    cause: BoxError,
+}
+
+impl ReapError {
+    /// Creates the failure of a search by `launcher`.
+    pub fn new(launcher: impl Into<String>, cause: impl Into<BoxError>) -> Self {
+        let (launcher, cause) = (launcher.into(), cause.into());
+        Self { launcher, cause }
+    }
 }
 
 #[cfg(test)]

@@ -1,2 +1,0 @@
-pub(crate) mod call;
-pub(crate) mod start;
