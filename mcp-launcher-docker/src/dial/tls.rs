@@ -1,6 +1,5 @@
 //! A connection to an engine over TLS, with the docker CLI's certificates.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -10,10 +10,8 @@ use crate::fleet::options::{FleetServer, Sharing};
 use crate::launch::containment::{Containment, Reach};
 use crate::launch::context::LaunchContext;
 use crate::launch::error::{LaunchError, ReapError};
-use crate::launch::launched::LaunchedServer;
-use crate::launch::launcher::ServerLauncher;
-use crate::launch::reap::ReapReport;
-use crate::launch::semantics::TerminationSemantics;
+use crate::launch::launcher::{LaunchedServer, ServerLauncher, TerminationSemantics};
+use crate::launch::remnant::ReapReport;
 use crate::launch::spec::ServerSpec;
 
 /// A launcher that is only a name.

@@ -15,12 +15,10 @@ pub(crate) mod slots;
 
 pub use acquire_error::{AcquireError, AcquireErrorContext, AcquireErrorKind};
 pub use inventory::{KeptBy, ServerRecord, ServerState};
-pub use manager::error::{RefreshError, RefreshErrorKind};
 pub use manager::server_manager::{Replacement, ServerManager, ServerManagerBuilder};
-pub use options::{FleetOptions, FleetServer, Sharing};
-pub use outcome::{RefreshReport, ServerOutcome, StartOutcome};
+pub use options::{AcquireOptions, FleetOptions, FleetServer, Sharing};
+pub use outcome::{RefreshError, RefreshErrorKind, RefreshReport, ServerOutcome, StartOutcome};
 pub use pool::lease::Lease;
-pub use pool::options::AcquireOptions;
 pub use pool::scope::Scope;
 pub use pool::server_pool::{ServerPool, ServerPoolBuilder};
 pub use restart::RestartPolicy;

@@ -10,16 +10,12 @@ pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod exit;
 pub(crate) mod identity;
-pub(crate) mod launched;
 pub(crate) mod launcher;
 pub(crate) mod macros;
 pub(crate) mod options;
 pub(crate) mod proof;
-pub(crate) mod reap;
 pub(crate) mod remnant;
-pub(crate) mod semantics;
 pub(crate) mod spec;
-pub(crate) mod terminator;
 
 pub use containment::{Containment, ContainmentUnavailable, Guarantee, Reach};
 pub use context::{LaunchContext, LaunchProgress};
@@ -31,11 +27,10 @@ pub use error::{
 };
 pub use exit::ExitStatus;
 pub use identity::ServerIdentity;
-pub use launched::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer};
-pub use launcher::ServerLauncher;
+pub use launcher::{
+    BoxRead, BoxWrite, LaunchedParts, LaunchedServer, ProcessTerminator, ServerLauncher,
+    TerminationSemantics,
+};
 pub use proof::{Evidence, Gone};
-pub use reap::{ReapReport, UnknownRemnant};
-pub use remnant::{Remnant, RemnantKind};
-pub use semantics::TerminationSemantics;
+pub use remnant::{ReapReport, Remnant, RemnantKind, UnknownRemnant};
 pub use spec::{ServerSpec, ServerSpecBuilder};
-pub use terminator::ProcessTerminator;

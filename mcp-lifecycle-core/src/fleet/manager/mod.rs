@@ -1,7 +1,6 @@
 //! A declared set of servers. Each belongs to the manager from before its launch until it is proven
 //! gone, also when it is no longer declared.
 
-pub(crate) mod error;
 mod refresh;
 pub(crate) mod server_manager;
 mod settled;
