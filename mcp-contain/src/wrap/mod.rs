@@ -1,7 +1,6 @@
 //! `wrap`: puts this program in front of the servers in the hosts' configuration files.
 
 mod diff;
-mod entry;
 mod file;
 mod find;
 mod format;
@@ -9,7 +8,6 @@ mod hosts;
 mod outcome;
 mod owner;
 mod rewrite;
-mod splice;
 #[cfg(target_os = "linux")]
 pub(crate) mod survey;
 #[cfg(test)]
@@ -176,7 +174,7 @@ fn change(
     Ok(Some(Done { rewritten, outcome }))
 }
 
-type Backup = (String, BTreeSet<entry::Key>);
+type Backup = (String, BTreeSet<format::Key>);
 
 fn usable_backup(document: &Document, shape: Shape<'_>) -> Result<Option<Backup>, String> {
     let Some(backup) = document.backup().map_err(|error| error.to_string())? else {

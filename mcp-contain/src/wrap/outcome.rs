@@ -4,8 +4,8 @@ use std::fmt::{self, Display};
 use std::path::{Path, PathBuf, absolute};
 
 use super::Options;
-use super::entry::Skip;
 use super::find::Place;
+use super::format::Skip;
 use super::rewrite::Rewritten;
 use crate::show::text::count;
 

@@ -16,10 +16,8 @@ use std::collections::BTreeSet;
 
 use mcp_lifecycle_core::document::{Format, Node};
 
-use super::diff;
-use super::entry::{Args, Command, Entry, Key, Skip};
-use super::format::{Table, entries};
-use super::splice::{Splice, apply};
+use super::diff::{self, Splice, apply};
+use super::format::{Args, Command, Entry, Key, Skip, Table, entries};
 use crate::show::runner::is_runner;
 
 const NAME: &str = "mcp-contain";

@@ -3,10 +3,9 @@
 use std::env;
 use std::path::PathBuf;
 
-use super::entry::{Entry, Skip};
 use super::file::Document;
 use super::find;
-use super::format::entries;
+use super::format::{Entry, Skip, entries};
 use super::hosts::Host;
 
 #[derive(Debug)]

@@ -2,7 +2,6 @@ mod cli;
 mod inject;
 mod mounts;
 mod nested;
-mod policy;
 mod proxy;
 mod socket;
 mod terminator;
@@ -18,8 +17,6 @@ use mcp_lifecycle_core::launch::{
 };
 use mcp_lifecycle_core::lock::Lock;
 
-pub use policy::ReapPolicy;
-
 use crate::control::CONTROL;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
@@ -28,6 +25,34 @@ use crate::ledger::Place;
 use crate::orphans::{self, Aim, First};
 use terminator::TrackedTerminator;
 pub use track::{Tracked, Tracking};
+
+/// The containers that end with the server that started them.
+///
+/// Only containers that *this* server created through the tracker count, never the user's or
+/// another program's, whatever their name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReapPolicy {
+    /// Containers that end with their client: created with `--rm`, or with the client's stdin
+    /// attached. The others stay and are reported, since some servers exist to create lasting
+    /// containers.
+    #[default]
+    Tied,
+    /// All.
+    All,
+    /// None; all are reported.
+    Report,
+}
+
+impl ReapPolicy {
+    fn ends(self, tied: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tied => tied,
+            Self::Report => false,
+        }
+    }
+}
 
 /// The cases in which a server gets a proxy to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

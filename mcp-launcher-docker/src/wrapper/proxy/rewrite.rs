@@ -5,7 +5,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::fields::{Fields, text};
 use super::route::Kind;
 use crate::labels::Mark;
-use crate::wrapper::policy::ReapPolicy;
+use crate::wrapper::ReapPolicy;
 
 /// The variable that marks a server's processes. It is removed from containers, which have labels:
 /// a lasting container's processes would be taken for the server's.

@@ -1,7 +1,6 @@
 //! The task that owns the link and carries out the session's effects.
 
 mod effects;
-mod farewell;
 
 use mcp_lifecycle_core::lock::Lock;
 use std::collections::HashMap;
