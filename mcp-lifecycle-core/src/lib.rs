@@ -50,6 +50,8 @@ pub mod guide;
 pub mod launch;
 #[doc(hidden)]
 pub mod lock;
+#[doc(hidden)]
+pub mod size;
 pub mod terminate;
 
 pub use launch::{

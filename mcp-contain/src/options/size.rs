@@ -5,25 +5,10 @@ const LEAST: u64 = 1 << 20;
 /// Parses bytes, with K, M, G or T as powers of 1024. `MB` and `MiB` mean `M`.
 pub(super) fn parse(text: &str) -> Result<u64, &'static str> {
     const HOW: &str = "a size is a whole number with K, M, G or T after it, such as 512M";
-    let upper = text.to_ascii_uppercase();
-    let size = upper.strip_suffix("IB").or(upper.strip_suffix('B'));
-    let size = size.unwrap_or(&upper);
-    let unit = size.find(|c: char| !c.is_ascii_digit());
-    let (number, unit) = size.split_at(unit.unwrap_or(size.len()));
-    let power = match unit {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(HOW),
-    };
-    let number: u64 = number.parse().map_err(|_| HOW)?;
-    let bytes = number.checked_mul(1 << power);
-    let bytes = bytes.ok_or("more than any machine has")?;
-    (bytes >= LEAST)
-        .then_some(bytes)
-        .ok_or("no server starts with less than 1M")
+    match mcp_lifecycle_core::size::parse(text).ok_or(HOW)? {
+        ..LEAST => Err("no server starts with less than 1M"),
+        bytes => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,3 @@
-//! Readable byte sizes. By hand: `512m` is in powers of 1000 for `bytesize`, and in powers of 1024
-//! for engines.
-
 use serde::{Deserialize, Serialize};
 
 /// A number of bytes: `1048576`, `"512m"`, `"2g"`, `"1t"`. Units are powers of 1024,
@@ -29,24 +26,12 @@ impl TryFrom<&str> for ByteSize {
     type Error = String;
 
     fn try_from(text: &str) -> Result<Self, String> {
-        let lower = text.trim().to_ascii_lowercase();
-        let number = lower.trim_end_matches(['b', 'i', 'k', 'm', 'g', 't']);
-        let shift = match lower[number.len()..].trim_end_matches(['i', 'b']) {
-            "" => 0,
-            "k" => 10,
-            "m" => 20,
-            "g" => 30,
-            "t" => 40,
-            _ => return Err(wrong(text)),
-        };
-        let number: u64 = number.parse().map_err(|_| wrong(text))?;
-        let bytes = number.checked_mul(1 << shift).ok_or_else(|| wrong(text))?;
-        Ok(Self(bytes))
+        mcp_lifecycle_core::size::parse(text)
+            .map(Self)
+            .ok_or_else(|| {
+                format!("`{text}` is not a number of bytes; write 1048576, \"512m\" or \"2g\"")
+            })
     }
-}
-
-fn wrong(text: &str) -> String {
-    format!("`{text}` is not a number of bytes; write 1048576, \"512m\" or \"2g\"")
 }
 
 impl From<u64> for ByteSize {
