@@ -61,7 +61,7 @@ impl Shim {
             input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
             log: sys::inherited(2),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
-            ladder: Ladder::new(time(5)?, time(9)?),
+            ladder: Ladder::new(time(5)?, time(10)?),
         })
     }
 

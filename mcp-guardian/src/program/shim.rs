@@ -36,10 +36,11 @@ pub struct Shim<'a> {
     pub argv: &'a [CString],
 }
 
-/// The index of the companion's socket among the arguments of a shim.
+/// The index of the companion's socket among the arguments of a shim. Other versions read these arguments: what is
+/// before the name keeps its place.
 const COMPANION: usize = 7;
 
-const NAME: usize = 10;
+const NAME: usize = 9;
 
 /// The placeholder for a missing name or descriptor.
 pub const NAMELESS: &str = "-";
@@ -87,10 +88,10 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         guardian,
         companion,
         number(u32::from(shim.sigkill_as_code)),
-        time(shim.straggler_grace),
         shim.name.clone(),
+        time(shim.straggler_grace),
     ];
-    const { assert!(NAME == 10 && COMPANION == 7, "the last of them") };
+    const { assert!(NAME == 9 && COMPANION == 7) };
     let argv: Vec<&CStr> = parameters
         .iter()
         .chain(shim.argv)
@@ -103,6 +104,13 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shim_of_an_older_version_is_named() {
+        let words = "mcp-contain shim 9 4 8 2000 1335 - 0 memory ./server -v";
+        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        assert_eq!(name_in(&words).as_deref(), Some("memory"));
+    }
 
     #[test]
     fn who_does_not_say_whether_it_has_a_companion_may_have_one() {

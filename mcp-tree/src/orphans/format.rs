@@ -12,7 +12,8 @@
 //! has a `-` in place of the four.
 //!
 //! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
-//! command, argument or environment.
+//! command, argument or environment. Further words of a line are a later version's, and are left
+//! alone; what cannot be left alone changes the number in the first line.
 
 use std::path::{Component, Path};
 
@@ -132,7 +133,7 @@ fn record(line: &str) -> Option<Record> {
         1 => return None,
         pid => Some((pid, start_time)),
     };
-    words.next().is_none().then_some(Record {
+    Some(Record {
         serial,
         process,
         in_cgroup,
@@ -265,8 +266,20 @@ mod tests {
     fn unreadable_lines_are_counted() {
         let mut text = title(&host(), 0, None);
         text.push_str("0000000000000001 1 5 c\n0000000000000001 -1 5 c\nx\n");
-        text.push_str("0000000000000001 7 5\n0000000000000001 7 5 c x\n\0\0\0\n");
+        text.push_str("0000000000000001 7 5\n0000000000000001 7 5 cx\n\0\0\0\n");
         let contents = parse(text.as_bytes()).unwrap();
         assert_eq!((contents.servers, contents.unreadable), (Vec::new(), 5));
+    }
+
+    #[test]
+    fn a_line_of_a_later_version_is_understood() {
+        let text = title(&host(), 0, None) + "0000000000000001 7 5 c limits=3\n";
+        let contents = parse(text.as_bytes()).unwrap();
+        let server = Record {
+            serial: 1,
+            process: Some((7, 5)),
+            in_cgroup: true,
+        };
+        assert_eq!((contents.servers, contents.unreadable), (vec![server], 0));
     }
 }
