@@ -41,6 +41,8 @@ mod stats;
 mod unmarked;
 #[path = "operate/unproven.rs"]
 mod unproven;
+#[path = "operate/upgrade.rs"]
+mod upgrade;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-contain");
 
