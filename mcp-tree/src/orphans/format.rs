@@ -12,8 +12,7 @@
 //! has a `-` in place of the four.
 //!
 //! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
-//! command, argument or environment. Further words of a line are a later version's, and are left
-//! alone; what cannot be left alone changes the number in the first line.
+//! command, argument or environment. Further words of a line are a later version's, to be ignored.
 
 use std::path::{Component, Path};
 
