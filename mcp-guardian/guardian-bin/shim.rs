@@ -5,6 +5,7 @@
 
 use core::ffi::CStr;
 
+use crate::ending::{OUT_OF_MEMORY, UNPROVEN};
 use crate::ladder::{Ladder, Order};
 use crate::params::small_number as number;
 use crate::protocol::{MESSAGE_MAX, Report, Request};
@@ -170,18 +171,22 @@ impl Shim {
             }
             match report {
                 Some(Report::MainExited { .. }) => self.ladder.main_exited(now),
-                Some(Report::OutOfMemory) => {
-                    self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
-                }
-                Some(Report::Gone { status, emptied: true, .. }) => self.end(status),
-                Some(Report::Gone { .. }) if self.companion.is_some() => self.unproven(
-                    b"mcp-contain: the containers of the server, or what is in its cgroup, were not ended: some may live (see `mcp-contain reap`)\n",
-                ),
-                Some(Report::Gone { .. }) => self.unproven(
-                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
-                ),
+                Some(Report::Gone { status, flags, .. }) => self.gone(status, flags),
                 Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
             }
+        }
+    }
+
+    fn gone(&self, status: i32, flags: u8) -> ! {
+        if flags & OUT_OF_MEMORY != 0 {
+            self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
+        }
+        match () {
+            () if flags & UNPROVEN == 0 => self.end(status),
+            () if self.companion.is_some() => self.unproven(
+                b"mcp-contain: the containers of the server, or what is in its cgroup, were not ended: some may live (see `mcp-contain reap`)\n",
+            ),
+            () => self.unproven(b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n"),
         }
     }
 

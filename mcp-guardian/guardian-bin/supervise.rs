@@ -228,19 +228,13 @@ impl Supervisor {
             let ending = self.ending(emptied, out_of_memory, &swept);
             let swept = swept.into_listing();
             self.server.params.record.complete(ending, swept);
-            if out_of_memory && self.failed.is_none() {
-                self.control.owe(Report::OutOfMemory);
-            }
-            self.control.owe(match self.failed {
-                Some((stage, errno)) => Report::ExecFailed {
+            self.control.owe(match (self.failed, ending) {
+                (Some((stage, errno)), _) => Report::ExecFailed {
                     stage,
                     errno: errno.0,
                 },
-                None => Report::Gone {
-                    status: self.course.status(),
-                    emptied: !matches!(ending, Ending::Ended(ended) if ended.has(ending::UNPROVEN)),
-                    swept,
-                },
+                (None, Ending::Ended(Ended { status, flags, .. })) => Report::Gone { status, flags, swept },
+                (None, Ending::NotStarted) => return,
             });
         }
     }

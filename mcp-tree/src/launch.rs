@@ -14,6 +14,7 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use crate::cgroup::{self, Doors, Leaf};
 use crate::command::{Command, limit, short_of, working_directory};
 use crate::identity::{self, Cookie};
+use crate::program::ending::UNPROVEN;
 use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::program::{GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
 
@@ -108,7 +109,9 @@ pub fn outcome(guardian: &GuardianHandle) -> Option<Outcome> {
             Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
                 Outcome::Failed(stage, errno)
             }
-            Ok(Received::Report(Report::Gone { emptied: true, .. })) => Outcome::Gone,
+            Ok(Received::Report(Report::Gone { flags, .. })) if flags & UNPROVEN == 0 => {
+                Outcome::Gone
+            }
             Ok(Received::Report(_)) => continue,
             Ok(Received::Nothing) => return None,
             Ok(Received::Closed) | Err(_) => Outcome::Unknown,

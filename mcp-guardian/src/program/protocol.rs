@@ -62,7 +62,7 @@ pub const COMM_LEN: usize = 16;
 /// Bytes of the longest message.
 pub const MESSAGE_MAX: usize = LISTING_HEADER + LISTING_MAX * LISTING_ENTRY;
 
-const LISTING_HEADER: usize = 9;
+const LISTING_HEADER: usize = 10;
 const LISTING_ENTRY: usize = 4 + COMM_LEN;
 
 const STARTED: u8 = 1;
@@ -70,8 +70,6 @@ const EXEC_FAILED: u8 = 2;
 const MAIN_EXITED: u8 = 3;
 const GONE: u8 = 4;
 const ADOPTED: u8 = 5;
-const UNPROVEN: u8 = 6;
-const OUT_OF_MEMORY: u8 = 7;
 
 /// The host's requests to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,14 +160,11 @@ pub enum Report<'a> {
     Gone {
         /// Wait status of the server's own process.
         status: i32,
-        /// The server's cgroup, if it was to be removed, has been, and its companion, if any, has
-        /// left nothing.
-        emptied: bool,
+        /// [`Ended::flags`](super::ending::Ended::flags).
+        flags: u8,
         /// Other processes that were reaped after the guardian had begun to signal.
         swept: Listing<'a>,
     },
-    /// The kernel has killed the server at its memory limit. Sent before the last message.
-    OutOfMemory,
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
     Adopted { by: u32 },
 }
@@ -185,14 +180,14 @@ impl<'a> Report<'a> {
                 .byte(stage as u8)
                 .word(errno.cast_unsigned()),
             Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
-            Self::OutOfMemory => out.byte(OUT_OF_MEMORY),
             Self::Gone {
                 status,
-                emptied,
+                flags,
                 swept,
             } => out
-                .byte(if emptied { GONE } else { UNPROVEN })
+                .byte(GONE)
                 .word(status.cast_unsigned())
+                .byte(flags)
                 .listing(swept),
             Self::Adopted { by } => out.byte(ADOPTED).word(by),
         };
@@ -212,7 +207,6 @@ impl<'a> Report<'a> {
                     errno,
                 });
             }
-            OUT_OF_MEMORY => return body.is_empty().then_some(Self::OutOfMemory),
             _ => body.split_first_chunk::<4>()?,
         };
         let first = u32::from_le_bytes(*first);
@@ -222,11 +216,12 @@ impl<'a> Report<'a> {
                 status: first.cast_signed(),
             }),
             ADOPTED if rest.is_empty() => Some(Self::Adopted { by: first }),
-            GONE | UNPROVEN => {
+            GONE => {
+                let (&flags, rest) = rest.split_first()?;
                 let (total, entries) = rest.split_first_chunk::<4>()?;
                 Some(Self::Gone {
                     status: first.cast_signed(),
-                    emptied: tag == GONE,
+                    flags,
                     swept: Listing::new(u32::from_le_bytes(*total), entries)?,
                 })
             }

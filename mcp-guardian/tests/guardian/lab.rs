@@ -54,7 +54,6 @@ impl From<Received<'_>> for Said {
                 },
             },
             Received::Report(Report::Adopted { .. }) => unreachable!("there is a server"),
-            Received::Report(Report::OutOfMemory) => unreachable!("there is no limit"),
             Received::Nothing => unreachable!("waited for"),
             Received::Closed => Self::Closed,
         }

@@ -9,6 +9,7 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::server::Server;
 use crate::program::Received;
+use crate::program::ending::UNPROVEN;
 use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
 use crate::sys;
 use crate::sys::watch::Interest;
@@ -102,14 +103,14 @@ impl Server {
                 heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
-            // Only sent where there is no server, or a limit of memory.
-            Report::Adopted { .. } | Report::OutOfMemory => {}
+            // Only sent where there is no server.
+            Report::Adopted { .. } => {}
             Report::Gone {
                 status,
-                emptied,
+                flags,
                 swept,
             } => {
-                heard.emptied = emptied;
+                heard.emptied = flags & UNPROVEN == 0;
                 heard.exit = Some(exit_status(status));
                 heard.gone = Some(account(&swept));
             }

@@ -9,7 +9,7 @@ fn encoded(report: Report<'_>) -> Vec<u8> {
 fn gone(swept: Listing<'_>) -> Report<'_> {
     Report::Gone {
         status: 9,
-        emptied: true,
+        flags: 2,
         swept,
     }
 }
@@ -39,18 +39,17 @@ fn reports_round_trip() {
         Report::Adopted { by: 1 },
         Report::Gone {
             status: 9,
-            emptied: false,
+            flags: 8,
             swept: names.finish(),
         },
-        Report::OutOfMemory,
         Report::Gone {
             status: -1,
-            emptied: true,
+            flags: u8::MAX,
             swept: names.finish(),
         },
         Report::Gone {
             status: 0,
-            emptied: true,
+            flags: 0,
             swept: ListingBuilder::new().finish(),
         },
     ] {
