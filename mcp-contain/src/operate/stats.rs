@@ -42,13 +42,6 @@ fn time_of(end: &Ended) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(end.at)
 }
 
-fn is_out_of_memory(server: &PastServer) -> bool {
-    server
-        .end
-        .as_ref()
-        .is_some_and(|end| end.has(OUT_OF_MEMORY))
-}
-
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     itself: usize,
@@ -129,10 +122,8 @@ fn as_text(seen: &History, servers: &[(&PastServer, &str)], now: SystemTime) -> 
         ];
         text.push_str(&render(&titles, &rows));
     }
-    let hungry = servers
-        .iter()
-        .filter(|(server, _)| is_out_of_memory(server));
-    let hungry = hungry.count();
+    let ends = servers.iter().filter_map(|(it, _)| it.end.as_ref());
+    let hungry = ends.filter(|end| end.has(OUT_OF_MEMORY)).count();
     if hungry > 0 {
         let servers = units::count(hungry, "server", "servers");
         text.push_str(&format!(
