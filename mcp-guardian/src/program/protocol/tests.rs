@@ -108,7 +108,7 @@ fn malformed_reports_are_refused() {
     );
     assert_eq!(
         Report::decode(
-            &[GONE, 0, 0, 0, 0, 0, 0, 0, 0]
+            &[GONE, 0, 0, 0, 0, 0, 0, 0, 0, 0]
                 .into_iter()
                 .chain([1; LISTING_ENTRY])
                 .collect::<Vec<_>>()
@@ -117,7 +117,7 @@ fn malformed_reports_are_refused() {
         "more than the total"
     );
     assert_eq!(
-        Report::decode(&[GONE, 0, 0, 0, 0, 9, 0, 0, 0, 1]),
+        Report::decode(&[GONE, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1]),
         None,
         "a torn entry"
     );
