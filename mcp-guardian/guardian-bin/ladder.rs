@@ -1,5 +1,5 @@
 //! The ladder by which a shim ends its server, since its host has none. It is never climbed down.
-//! Pure; the tests include this file by path.
+//! Pure.
 
 /// Pause before a request that the guardian did not accept is repeated.
 const RETRY: u64 = 10_000_000;
@@ -8,7 +8,7 @@ const AGAIN: u64 = 500_000_000;
 
 /// Progress of one server's end. Times are nanoseconds of any steady clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ladder {
+pub struct Ladder {
     /// Time between two rungs.
     grace: u64,
     /// Grace of descendants after the server's own process, before SIGTERM.
@@ -37,15 +37,16 @@ enum Rung {
     },
 }
 
+/// The step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     Nothing,
     Terminate,
     Kill,
 }
 
 impl Ladder {
-    pub(crate) const fn new(grace: u64, straggler_grace: u64) -> Self {
+    pub const fn new(grace: u64, straggler_grace: u64) -> Self {
         Self {
             grace,
             straggler_grace,
@@ -58,7 +59,7 @@ impl Ladder {
     }
 
     /// Notes that the server's input has ended, or that it got SIGINT.
-    pub(crate) fn told(&mut self, now: u64) {
+    pub fn told(&mut self, now: u64) {
         if matches!(self.rung, Rung::Running) {
             self.rung = Rung::Told {
                 until: now.saturating_add(self.grace),
@@ -66,7 +67,7 @@ impl Ladder {
         }
     }
 
-    pub(crate) fn main_exited(&mut self, now: u64) {
+    pub fn main_exited(&mut self, now: u64) {
         let soon = now.saturating_add(self.straggler_grace);
         self.rung = match self.rung {
             Rung::Running => Rung::Told { until: soon },
@@ -78,28 +79,28 @@ impl Ladder {
     }
 
     /// Notes a SIGTERM of the host. The tree gets as many as the host sends, and no extra one.
-    pub(crate) fn terminated(&mut self, now: u64) -> Order {
+    pub fn terminated(&mut self, now: u64) -> Order {
         self.terms = self.terms.saturating_add(1);
         self.ask(now, self.terms);
         self.order(now)
     }
 
-    pub(crate) fn host_gone(&mut self, now: u64) -> Order {
+    pub fn host_gone(&mut self, now: u64) -> Order {
         self.ask(now, 1);
         self.order(now)
     }
 
-    pub(crate) fn sent(&mut self) {
+    pub fn sent(&mut self) {
         self.asked = self.wanted;
         self.retry = None;
     }
 
     /// Notes that there was no room or memory for a request.
-    pub(crate) fn refused(&mut self, now: u64) {
+    pub fn refused(&mut self, now: u64) {
         self.retry = Some(now.saturating_add(RETRY));
     }
 
-    pub(crate) fn pass(&mut self, now: u64) -> Order {
+    pub fn pass(&mut self, now: u64) -> Order {
         match self.rung {
             Rung::Told { until } if now >= until => self.ask(now, 1),
             Rung::Asked { until: due } | Rung::Killing { again: due } if now >= due => {
@@ -113,7 +114,7 @@ impl Ladder {
         self.order(now)
     }
 
-    pub(crate) fn alarm(&self) -> Option<u64> {
+    pub fn alarm(&self) -> Option<u64> {
         let due = match self.rung {
             Rung::Running => None,
             Rung::Told { until } | Rung::Asked { until } | Rung::Killing { again: until } => {

@@ -13,6 +13,9 @@ pub mod cgroup;
 pub mod exit;
 #[cfg(target_os = "linux")]
 pub mod file_size;
+#[cfg(unix)]
+#[doc(hidden)]
+pub mod group;
 #[doc(hidden)]
 pub mod identity;
 #[cfg(target_os = "linux")]
@@ -22,6 +25,9 @@ pub mod init;
 #[doc(hidden)]
 #[path = "../guardian-bin/keep.rs"]
 pub mod keep;
+#[doc(hidden)]
+#[path = "../guardian-bin/ladder.rs"]
+pub mod ladder;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod patience;

@@ -3,13 +3,6 @@
 //! This process alone holds the server's job, so the kernel ends the server with it. It waits, and
 //! escalates when the input has ended or the host is gone: `docs/containment.md`.
 
-#[path = "../../mcp-guardian/guardian-bin/ladder.rs"]
-#[expect(
-    dead_code,
-    reason = "a guardian refuses requests for a while; a console does or does not"
-)]
-mod ladder;
-
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +20,7 @@ use crate::command::{Command, short_of};
 use crate::identity;
 use crate::job;
 use crate::sys::{self, Heard, InputState, Job, Parent, Process};
-use ladder::{Ladder, Order};
+use mcp_guardian::ladder::{Ladder, Order};
 use mcp_tree::resolve::resolve;
 
 /// A server that is to be started with this process's own standard streams.

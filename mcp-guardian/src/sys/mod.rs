@@ -87,6 +87,15 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T,
     }
 }
 
+/// An event for a process that waits for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The number of a signal.
+    Signal(i32),
+    InputEnded,
+    HostGone,
+}
+
 /// A process that is, or was, a member of a server's group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {

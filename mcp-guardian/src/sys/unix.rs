@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs;
+use std::io::{self, PipeReader, Read as _};
 use std::mem::MaybeUninit;
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::AtFlags;
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl};
 use nix::sys::signal::killpg;
 use nix::unistd::{AccessFlags, faccessat, getpgid};
 
-use super::{Pid, Signal};
+use super::{Pid, Signal, uninterrupted};
+use crate::exit::ExitStatus;
 
 /// The search path where the server's environment has no `PATH`, as of a shell.
 pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -60,6 +64,109 @@ pub fn may_write(path: &Path) -> bool {
 
 fn may(path: &Path, access: AccessFlags) -> bool {
     faccessat(nix::fcntl::AT_FDCWD, path, access, AtFlags::AT_EACCESS).is_ok()
+}
+
+/// Closes all descriptors but the standard streams and these.
+pub fn close_all_but(kept: &[RawFd]) {
+    const LISTED: &str = match cfg!(target_os = "linux") {
+        true => "/proc/thread-self/fd",
+        false => "/dev/fd",
+    };
+    let Ok(entries) = fs::read_dir(LISTED) else {
+        return;
+    };
+    let numbers: Vec<RawFd> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let others = numbers.into_iter().filter(|fd| *fd > 2);
+    for fd in others.filter(|fd| !kept.contains(fd)) {
+        let _ = nix::unistd::close(fd);
+    }
+}
+
+/// Installs a handler for every signal but those that have none, faults, which would repeat for
+/// ever, and `left_alone`. Exec resets handlers, but neither masks nor ignored signals.
+///
+/// # Safety
+///
+/// The handler may run at any time.
+pub unsafe fn handle_signals(handler: extern "C" fn(i32), left_alone: &[i32]) -> Result<(), Errno> {
+    use libc::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTRAP};
+    const NEVER: [i32; 7] = [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP];
+    // SAFETY: zeroes are valid: no flags and an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // Restarts interrupted calls.
+    action.sa_flags = libc::SA_RESTART;
+    let numbers = 1..32;
+    #[cfg(target_os = "linux")]
+    let numbers = numbers.chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    let left_alone = |number: &i32| NEVER.contains(number) || left_alone.contains(number);
+    for number in numbers.filter(|number| !left_alone(number)) {
+        // SAFETY: the caller answers for the handler; the old action is not requested.
+        let done = unsafe { libc::sigaction(number, &raw const action, ptr::null_mut()) };
+        Errno::result(done)?;
+    }
+    Ok(())
+}
+
+/// The writing end of the pipe with the numbers of signals.
+static NOTES: AtomicI32 = AtomicI32::new(-1);
+
+/// Writes the number of every signal to a pipe, but of those that stop and continue.
+pub(super) fn note_signals() -> io::Result<PipeReader> {
+    use libc::{SIGCONT, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
+    extern "C" fn note(number: i32) {
+        let byte = number as u8;
+        // SAFETY: `write` may be called in a handler, and the pipe is open for ever.
+        let _ = unsafe { libc::write(NOTES.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
+    }
+    let (notes, writer) = io::pipe()?;
+    // A handler must not block.
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    NOTES.store(writer.into_raw_fd(), Ordering::Relaxed);
+    // SAFETY: the handler makes one system call.
+    unsafe { handle_signals(note, &[SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE]) }?;
+    Ok(notes)
+}
+
+/// Returns the number of the next noted signal; for a pipe that is ready.
+pub(super) fn next_signal(mut notes: &PipeReader) -> Option<i32> {
+    let mut number = [0];
+    let len = notes.read(&mut number).ok()?;
+    (len == 1).then_some(number[0].into())
+}
+
+/// Returns the exit status of a child that has ended, and leaves it a zombie.
+pub fn peek(pid: Pid) -> io::Result<Option<ExitStatus>> {
+    Ok(wait(pid, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?)
+}
+
+pub(super) fn wait(pid: Pid, flags: libc::c_int) -> Result<Option<ExitStatus>, Errno> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let waited = uninterrupted(|| {
+        let pid = pid.as_u32() as libc::id_t;
+        // SAFETY: `info` has room for what is written, and the rest are numbers.
+        Errno::result(unsafe { libc::waitid(libc::P_PID, pid, info.as_mut_ptr(), flags) })
+    });
+    match waited {
+        Ok(_) => {}
+        // Our child was reaped elsewhere: it has ended, but the status is lost.
+        Err(Errno::ECHILD) => return Ok(Some(ExitStatus::Unknown)),
+        Err(errno) => return Err(errno),
+    }
+    // SAFETY: zeroes are valid for it, and so is what the kernel wrote.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: waitid fills in the fields of SIGCHLD, or leaves the zeroes.
+    let pid = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
+    Ok(match (pid, info.si_code) {
+        (0, _) => None,
+        (_, libc::CLD_EXITED) => Some(ExitStatus::Code(status)),
+        (_, libc::CLD_KILLED | libc::CLD_DUMPED) => Some(ExitStatus::Signal(status)),
+        _ => None,
+    })
 }
 
 /// Signals a process group by number. Only sound while the number cannot be reused: its leader is

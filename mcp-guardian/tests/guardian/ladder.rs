@@ -1,9 +1,6 @@
 //! How a shim ends its server, in virtual time.
 
-#[path = "../../guardian-bin/ladder.rs"]
-mod real;
-
-use real::{Ladder, Order};
+use mcp_guardian::ladder::{Ladder, Order};
 
 const MS: u64 = 1_000_000;
 const GRACE: u64 = 2_000 * MS;

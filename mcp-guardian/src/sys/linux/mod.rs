@@ -7,6 +7,7 @@ mod proc;
 mod seen;
 mod signals;
 mod wait;
+mod wakes;
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -20,6 +21,7 @@ pub use proc::*;
 pub use seen::*;
 pub use signals::HeldSignals;
 pub use wait::{Child, waited};
+pub use wakes::Wakes;
 
 /// Returns whether this error of exec means that the file cannot be executed.
 pub fn is_not_executable(errno: i32) -> bool {

@@ -4,6 +4,7 @@
 
 mod members;
 mod wait;
+mod wakes;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::exit::ExitStatus;
 
 pub use self::members::members_of_group;
+pub use self::wakes::Wakes;
 use super::lifeline::Lifeline;
 use super::listing;
 use super::{Pid, Signal, unix};
@@ -99,7 +101,7 @@ pub fn watch_process(
 
 /// Sends SIGKILL to the group of a child without an owner, and returns whether it was sent.
 pub fn kill_group_of_child(pid: Pid) -> bool {
-    let is_child = !matches!(wait::peek(pid), Ok(Some(ExitStatus::Unknown)));
+    let is_child = !matches!(unix::peek(pid), Ok(Some(ExitStatus::Unknown)));
     is_child && unix::signal_group(pid, Signal::Kill).is_ok()
 }
 
