@@ -43,13 +43,7 @@ impl Command {
                 .map_err(|e| working_directory(dir, e))?;
         }
         let mut env = spec.env().resolve(std::env::vars_os());
-        let identity = match identity::new_server() {
-            // An unidentified server could not be found again.
-            Err(error) if sys::is_shortage(&error) => {
-                return Err(short_of(error, "the server could not be given an identity"));
-            }
-            identity => identity.ok(),
-        };
+        let identity = new_identity()?;
         // The host may itself be a server; its mark must not be inherited.
         env.remove(OsStr::new(identity::VARIABLE));
         env.remove(OsStr::new(identity::KEEP));
@@ -78,6 +72,17 @@ impl Command {
             }
             _ => short_of(error, "the process could not be started"),
         }
+    }
+}
+
+/// Returns the identity of a new server, if this machine allows one.
+pub fn new_identity() -> Result<Option<Cookie>, LaunchErrorKind> {
+    match identity::new_server() {
+        // An unidentified server could not be found again.
+        Err(error) if sys::is_shortage(&error) => {
+            Err(short_of(error, "the server could not be given an identity"))
+        }
+        identity => Ok(identity.ok()),
     }
 }
 

@@ -29,7 +29,7 @@ pub mod plan;
 pub mod probe;
 #[doc(hidden)]
 pub mod resolve;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod wrapper;
 
 #[cfg(target_os = "linux")]
@@ -39,7 +39,7 @@ pub use login::login_path;
 pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]

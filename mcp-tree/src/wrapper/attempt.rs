@@ -1,31 +1,94 @@
-//! One start of a wrapped server, and the exec of its shim.
+//! One start of a wrapped server under a guardian, and the exec of its shim.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::iter;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use mcp_lifecycle_core::TerminationPolicy;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
+use nix::sys::signal::SigSet;
 
-use super::{Require, Server, WrapError, Wrapper};
+use super::{Require, WrapError, Wrapper, no_log, staying};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, short_of};
+use crate::command::{Command, new_identity, short_of};
 use crate::identity::{self, Cookie};
 use crate::launch::{
     Outcome, Prepared, UNDO_LIMIT, c_string, explain, how_it_ended, new_leaf, no_guardian, outcome,
 };
 use crate::plan::Plan;
-use crate::program::protocol::Stage;
+use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
 use crate::program::text::Line;
 use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
+
+#[derive(Clone, Copy)]
+struct Server<'a> {
+    command: &'a Command,
+    identity: Option<&'a Cookie>,
+    log: Option<&'a File>,
+}
+
+impl Wrapper {
+    /// The guardian's message to the companion: nothing is left of the server.
+    pub const SERVER_GONE: u8 = protocol::SERVER_GONE;
+    /// The companion's answer: nothing is left of what it looks after.
+    pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
+
+    fn insists_on_cgroup(&self) -> bool {
+        self.require == Require::Cgroup || self.memory.is_some()
+    }
+
+    fn takes_anything(&self) -> bool {
+        self.require <= Require::Group && self.memory.is_none() && self.report.is_none()
+    }
+
+    fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.companion.as_ref().map(|socket| socket.as_fd())
+    }
+
+    /// Starts the server and becomes its shim. Returns only if that fails.
+    ///
+    /// To be called by a process with one thread and no children: as with any exec, no destructor
+    /// is run. Descriptors other than the standard streams are closed. Blocks until the server's
+    /// program runs.
+    pub fn exec(&self) -> WrapError {
+        // Neither server nor shim may get descriptors that the host has leaked.
+        sys::close_on_exec_from(3);
+        let mask = SigSet::thread_get_mask();
+        // Blocks all signals, so that none is lost before the shim runs.
+        let _ = SigSet::all().thread_block();
+        let failed = match self.try_exec() {
+            Ok(never) => match never {},
+            Err(failed) => failed,
+        };
+        let _ = mask.and_then(|mask| mask.thread_set_mask());
+        failed
+    }
+
+    fn try_exec(&self) -> Result<Infallible, WrapError> {
+        staying::check(self)?;
+        let host = sys::hold_parent();
+        let identity = new_identity()?;
+        let mut command = self.command(identity.as_ref())?;
+        if self.mark && !self.keep.is_empty() {
+            command.env.insert(identity::KEEP.into(), self.patterns());
+        }
+        let log = self.open_log().map_err(no_log)?;
+        let server = Server {
+            command: &command,
+            identity: identity.as_ref(),
+            log: log.as_ref(),
+        };
+        self::exec(self, server, host.as_ref())
+    }
+}
 
 enum Failed {
     At(Stage, io::Error),
@@ -39,7 +102,7 @@ impl<E: Into<WrapError>> From<E> for Failed {
 }
 
 /// Starts the server and becomes its shim: with a cgroup if there can be one.
-pub(super) fn exec(
+fn exec(
     wrapper: &Wrapper,
     server: Server<'_>,
     host: Option<&OwnedFd>,

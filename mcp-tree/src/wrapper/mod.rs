@@ -1,37 +1,33 @@
 //! A process between a host and its server that copies nothing.
 
+#[cfg(target_os = "linux")]
 mod attempt;
+mod group;
+#[cfg(target_os = "linux")]
 mod staying;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::signal::SigSet;
 
 use crate::command::Command;
 use crate::identity::{self, Cookie};
-use crate::program::protocol;
 use crate::resolve::resolve;
-use crate::sys;
 
 /// A server that is to be started with this process's own standard streams.
 ///
-/// [`exec`](Self::exec) starts it under a guardian and *becomes* its shim: the same process,
-/// executing a small program that watches the server for the parent of this one.
-/// `docs/contain-reference.md` describes the shim.
+/// On Linux, `exec` starts it under a guardian and *becomes* its shim: the same process, executing
+/// a small program that watches the server for the parent of this one. Every Unix has
+/// [`run_in_group`](Self::run_in_group). `docs/contain-reference.md` describes both.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
@@ -92,6 +88,8 @@ pub enum Require {
     /// The best that this machine has.
     #[default]
     Nothing,
+    /// A process group.
+    Group,
     /// A guardian.
     Guardian,
     /// A guardian and a cgroup.
@@ -137,23 +135,11 @@ impl From<LaunchErrorKind> for WrapError {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Server<'a> {
-    command: &'a Command,
-    identity: Option<&'a Cookie>,
-    log: Option<&'a File>,
-}
-
 fn no_log(error: io::Error) -> LaunchErrorKind {
     LaunchErrorKind::backend("the server's standard error cannot go to its file", error)
 }
 
 impl Wrapper {
-    /// The guardian's message to the companion: nothing is left of the server.
-    pub const SERVER_GONE: u8 = protocol::SERVER_GONE;
-    /// The companion's answer: nothing is left of what it looks after.
-    pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
-
     /// Creates a wrapper of a program with its arguments.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = OsString>) -> Self {
         Self {
@@ -173,78 +159,6 @@ impl Wrapper {
             report: None,
             companion: None,
         }
-    }
-
-    fn insists_on_cgroup(&self) -> bool {
-        self.require == Require::Cgroup || self.memory.is_some()
-    }
-
-    fn takes_anything(&self) -> bool {
-        self.require == Require::Nothing && self.memory.is_none() && self.report.is_none()
-    }
-
-    fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.companion.as_ref().map(|socket| socket.as_fd())
-    }
-
-    /// Starts the server and becomes its shim. Returns only if that fails.
-    ///
-    /// To be called by a process with one thread and no children: as with any exec, no destructor
-    /// is run. Descriptors other than the standard streams are closed. Blocks until the server's
-    /// program runs.
-    pub fn exec(&self) -> WrapError {
-        // Neither server nor shim may get descriptors that the host has leaked.
-        sys::close_on_exec_from(3);
-        let mask = SigSet::thread_get_mask();
-        // Blocks all signals, so that none is lost before the shim runs.
-        let _ = SigSet::all().thread_block();
-        let failed = match self.try_exec() {
-            Ok(never) => match never {},
-            Err(failed) => failed,
-        };
-        let _ = mask.and_then(|mask| mask.thread_set_mask());
-        failed
-    }
-
-    fn try_exec(&self) -> Result<Infallible, WrapError> {
-        staying::check(self)?;
-        let host = sys::hold_parent();
-        let identity = match identity::new_server() {
-            Err(error) if sys::is_shortage(&error) => {
-                let what = "the server could not be given an identity";
-                return Err(crate::command::short_of(error, what).into());
-            }
-            identity => identity.ok(),
-        };
-        let command = self.command(identity.as_ref())?;
-        let log = self.open_log().map_err(no_log)?;
-        let server = Server {
-            command: &command,
-            identity: identity.as_ref(),
-            log: log.as_ref(),
-        };
-        attempt::exec(self, server, host.as_ref())
-    }
-
-    /// Executes the program in place of this process, where it [cannot be
-    /// contained](WrapError::is_unavailable). Returns only if that fails.
-    pub fn exec_uncontained(&self) -> io::Error {
-        let mut command = process::Command::new(&self.program);
-        command.args(&self.args);
-        if let Some(path) = &self.path {
-            command.env("PATH", path);
-        }
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        if let Some(companion) = self.companion_fd() {
-            // It closes when the last process with it has ended.
-            let _ = fcntl(companion, FcntlArg::F_SETFD(FdFlag::empty()));
-        }
-        match self.open_log() {
-            Ok(Some(log)) => drop(command.stderr(log)),
-            Ok(None) => {}
-            Err(error) => return error,
-        }
-        command.exec()
     }
 
     /// Opens the log. Only a file is accepted.
@@ -290,9 +204,6 @@ impl Wrapper {
         };
         command.env.remove(OsStr::new(identity::VARIABLE));
         command.env.remove(OsStr::new(identity::KEEP));
-        if self.mark && !self.keep.is_empty() {
-            command.env.insert(identity::KEEP.into(), self.patterns());
-        }
         if let Some(mark) = &command.identity {
             let mark = mark.to_string().into();
             command.env.insert(identity::VARIABLE.into(), mark);
