@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 #[cfg(windows)]
 use mcp_launcher_local::WrapError;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use mcp_tree::WrapError;
 
 use crate::show::text::one_line;
@@ -23,7 +23,6 @@ impl Failure {
 
     /// Returns a failure to start the server: 127 if the program does not exist, 126 if it cannot
     /// be executed, 125 otherwise.
-    #[cfg(any(target_os = "linux", windows))]
     pub(crate) fn launch(error: &WrapError) -> Self {
         use mcp_lifecycle_core::launch::LaunchErrorKind as Kind;
         let code = match error.kind() {
@@ -36,25 +35,6 @@ impl Failure {
 
     pub(crate) fn plain(message: impl fmt::Display) -> Self {
         Self::new(1, message)
-    }
-
-    /// Returns a failure to execute the program without a wrapper, with the same codes.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn exec(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
-        use std::io::ErrorKind as Kind;
-        const ENOEXEC: i32 = 8;
-        let code = match error.kind() {
-            // The program exists, but its interpreter does not.
-            Kind::NotFound if std::path::Path::new(program).exists() => 126,
-            Kind::NotFound => 127,
-            Kind::PermissionDenied | Kind::IsADirectory => 126,
-            _ if error.raw_os_error() == Some(ENOEXEC) => 126,
-            _ => 125,
-        };
-        Self::new(
-            code,
-            format_args!("{} could not be executed: {error}", program.display()),
-        )
     }
 
     pub(crate) fn with_hint(mut self, meant: Option<String>) -> Self {

@@ -17,7 +17,7 @@ mod operate;
 mod options;
 mod run;
 mod show;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod sys;
 mod wrap;
 
@@ -26,12 +26,13 @@ use std::process::ExitCode;
 use cli::Verb;
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Err(error) = sys::be_told_of_children() {
+        let why = format_args!("the ends of children would not be seen: {error}");
+        return failure::Failure::wrapper(why).report();
+    }
     #[cfg(target_os = "linux")]
     {
-        if let Err(error) = sys::be_told_of_children() {
-            let why = format_args!("the ends of children would not be seen: {error}");
-            return failure::Failure::wrapper(why).report();
-        }
         let mut words = std::env::args_os().skip(1).peekable();
         if words.next_if(|word| word == containers::ROLE).is_some() {
             return containers::attend(words);

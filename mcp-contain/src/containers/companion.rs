@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
 use std::process::{self, ExitCode};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, io};
 
 use mcp_launcher_docker::{ContainerTracker, ProxyMode, Tracking};
 use mcp_lifecycle_core::launch::{ErrorChain, InheritEnv, ServerSpec, SpecError};
@@ -55,7 +55,7 @@ impl Order {
 /// Becomes the companion: detaches from the wrapper and stays until its work is done.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     // Descriptors leaked by the host must not stay open in this process.
-    close_all_but_streams();
+    mcp_guardian::sys::close_all_but(&[]);
     let Some(order) = Order::read(words) else {
         return ExitCode::from(125);
     };
@@ -69,19 +69,6 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match attend(&order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn close_all_but_streams() {
-    const FIRST: i32 = 3;
-    let Ok(entries) = fs::read_dir("/proc/thread-self/fd") else {
-        return;
-    };
-    let numbers: Vec<i32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    for number in numbers.into_iter().filter(|&number| number >= FIRST) {
-        let _ = nix::unistd::close(number);
     }
 }
 

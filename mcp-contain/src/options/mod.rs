@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// Do not set MCP_LIFECYCLE_ID and MCP_LIFECYCLE_KEEP in the server's environment, by which its processes are found anywhere
     #[arg(long)]
     pub(crate) no_mark: bool,
+    /// Contain the server by a process group alone, as on macOS
+    #[arg(long)]
+    pub(crate) group: bool,
     /// Run as the shim of a relay: relay nothing, query no PATH, and exit with 137 if the server died of SIGKILL
     #[arg(long, hide = true)]
     pub(crate) sigkill_as_code: bool,
@@ -66,6 +69,8 @@ pub(crate) struct Options {
 /// A required level of containment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Level {
+    /// A process group, which ends with the host and with mcp-contain
+    Group,
     /// A guardian process ends all of it, even if the host and mcp-contain are killed
     Guardian,
     /// The same, and a cgroup, so that no process escapes

@@ -2,77 +2,36 @@
 
 #[cfg(target_os = "linux")]
 mod report;
+#[cfg(unix)]
+mod unix;
 #[cfg(windows)]
 mod windows;
 
-#[cfg(not(windows))]
-use std::process::ExitCode;
-
-#[cfg(target_os = "linux")]
-use crate::containers::accompany;
-#[cfg(not(windows))]
-use crate::failure::Failure;
-#[cfg(not(windows))]
-use crate::options::Options;
-#[cfg(target_os = "linux")]
-use crate::options::{Level, path};
-#[cfg(target_os = "linux")]
-use crate::show::name;
-
-/// Starts the server. Returns only on failure, or at the end of a relay.
-#[cfg(target_os = "linux")]
-pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    use mcp_tree::{Require, Wrapper};
-
-    let is_relayed = options.sigkill_as_code;
-    if (options.lazy || options.restart) && !is_relayed {
-        return crate::lazy::run(options);
-    }
-    if is_relayed {
-        crate::lazy::unblock_signals();
-    }
-    let Some((program, args)) = options.command.split_first() else {
-        return Err(Failure::wrapper("no program was named"));
-    };
-    let mut wrapper = Wrapper::new(program, args.iter().cloned());
-    wrapper.report = options.report.as_deref().map(report::open).transpose()?;
-    wrapper.name.clone_from(&options.name);
-    wrapper.grace = options.grace;
-    let words = options.command.iter();
-    let words: Vec<_> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    wrapper.label = Some(name::of(&words, "?").into());
-    wrapper.mark = !options.no_mark;
-    wrapper.log.clone_from(&options.log);
-    wrapper.memory = options.memory;
-    wrapper.keep.clone_from(&options.keep);
-    wrapper.sigkill_as_code = options.sigkill_as_code;
-    // A relay has asked for it, and is this process's parent.
-    wrapper.path = options.path.filter(|_| !is_relayed).and_then(path);
-    wrapper.require = match options.require {
-        None => Require::Nothing,
-        Some(Level::Guardian) => Require::Guardian,
-        Some(Level::Cgroup) => Require::Cgroup,
-        Some(Level::Pidns) => Require::PidNamespace,
-    };
-    accompany(options.containers, &mut wrapper)?;
-    let error = wrapper.exec();
-    if error.is_unavailable() {
-        // Prefer a server that may be left behind to none, unless `--require` is given.
-        let warning = format_args!("{} starts without containment: {error}", program.display());
-        Failure::wrapper(warning).say();
-        return Err(Failure::exec(program, &wrapper.exec_uncontained()));
-    }
-    Err(Failure::launch(&error))
-}
-
+#[cfg(unix)]
+pub(crate) use unix::run;
 #[cfg(windows)]
 pub(crate) use windows::run;
 
-#[cfg(not(any(target_os = "linux", windows)))]
-pub(crate) fn run(_: &Options) -> Result<ExitCode, Failure> {
-    Err(Failure::wrapper(
-        "servers can be started on Linux and Windows only",
-    ))
+/// Refuses options that are not supported.
+#[cfg(not(target_os = "linux"))]
+fn refuse(options: &crate::options::Options) -> Result<(), crate::failure::Failure> {
+    use crate::options::{Containers, Level};
+    let asked = [
+        (options.lazy, "--lazy"),
+        (options.restart, "--restart"),
+        (options.path.is_some(), "--path login"),
+        (options.report.is_some(), "--report"),
+        (!options.keep.is_empty(), "--keep"),
+        (options.containers == Containers::Always, "--containers"),
+        (options.group && cfg!(windows), "--group"),
+        // A job object has what the lower levels have.
+        (options.require == Some(Level::Pidns), "--require pidns"),
+    ];
+    match asked.into_iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, what)) => {
+            let why = format_args!("{what} is not there on {}", std::env::consts::OS);
+            Err(crate::failure::Failure::wrapper(why))
+        }
+        None => Ok(()),
+    }
 }

@@ -5,14 +5,10 @@ use std::process::{self, ExitCode};
 use mcp_launcher_local::Wrapper;
 
 use crate::failure::Failure;
-use crate::options::{Containers, Level, Options};
+use crate::options::Options;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    if let Some(what) = refused(options) {
-        return Err(Failure::wrapper(format_args!(
-            "{what} is not there on Windows"
-        )));
-    }
+    super::refuse(options)?;
     let Some((program, args)) = options.command.split_first() else {
         return Err(Failure::wrapper("no program was named"));
     };
@@ -25,21 +21,4 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Ok(code) => process::exit(code.cast_signed()),
         Err(error) => Err(Failure::launch(&error)),
     }
-}
-
-/// Returns the first option that is not supported.
-fn refused(options: &Options) -> Option<&'static str> {
-    let asked = [
-        (options.lazy, "--lazy"),
-        (options.restart, "--restart"),
-        (options.path.is_some(), "--path login"),
-        (options.report.is_some(), "--report"),
-        (!options.keep.is_empty(), "--keep"),
-        (options.containers == Containers::Always, "--containers"),
-        // A job object corresponds to the two lower levels.
-        (options.require == Some(Level::Pidns), "--require pidns"),
-    ];
-    asked
-        .into_iter()
-        .find_map(|(is_asked, what)| is_asked.then_some(what))
 }

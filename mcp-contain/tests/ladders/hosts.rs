@@ -185,7 +185,12 @@ impl Host {
         held.streams_end()?;
         let asked = server.asked.iter().filter(|_| !self.interrupts);
         let asked = asked.chain(server.always_asked);
-        all_were_asked(&roles, asked.filter(|_| !self.merciless))
+        // A stopped process group that loses its parent gets SIGHUP of the kernel, before any SIGTERM.
+        let is_hung_up = self.name == "wrapper-killed"
+            && server.name == "sigstop"
+            && wrapper.contains(&"--group");
+        let is_asked = !self.merciless && !is_hung_up;
+        all_were_asked(&roles, asked.filter(|_| is_asked))
     }
 
     fn start(&self, wrapper: &[&str], server: &Server, observer: &str) -> Held {

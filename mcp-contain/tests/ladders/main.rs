@@ -18,7 +18,14 @@ use hosts::Host;
 use servers::Server;
 
 /// How the wrapper is started, and what its tests' names begin with.
-const WAYS: [(&str, &[&str]); 2] = [("", &[]), ("relay::", &["--restart"])];
+const WAYS: [(&str, &[&str]); 3] = [
+    ("", &[]),
+    ("relay::", &["--restart"]),
+    (GROUP, &["--group"]),
+];
+
+/// The level that every Unix has. It holds all rows but those of processes that leave the group.
+const GROUP: &str = "group::";
 
 /// The same, for hosts that are real: they speak, so that nothing is answered from a cache that is empty.
 const REAL_WAYS: [(&str, &[&str]); 2] = [("", &[]), ("lazy::", &["--lazy", "--restart"])];
@@ -41,7 +48,8 @@ fn main() -> ExitCode {
             let name = format!("{way}{}::{}", host.name, server.name);
             Trial::test(name, move || host.ends(options, server).map_err(Into::into))
         };
-        servers::ALL.iter().map(trial)
+        let held = |server: &&Server| *way != GROUP || !server.leaves_group;
+        servers::ALL.iter().filter(held).map(trial)
     });
     let rows = REAL_WAYS
         .iter()
@@ -60,7 +68,12 @@ fn main() -> ExitCode {
         "without_the_wrapper_there_are_survivors",
         without_the_wrapper_there_are_survivors,
     );
-    libtest_mimic::run(&arguments, trials.chain(real).chain([without]).collect()).exit_code()
+    let leave = Trial::test(
+        "group::only_what_leaves_the_group_survives",
+        only_what_leaves_the_group_survives,
+    );
+    let all = trials.chain(real).chain([without, leave]);
+    libtest_mimic::run(&arguments, all.collect()).exit_code()
 }
 
 /// A harness that could not tell would prove nothing.
@@ -77,6 +90,22 @@ fn without_the_wrapper_there_are_survivors() -> Result<(), Failed> {
         match host.ends_through(&["env"], server, limit) {
             Err(why) if why.contains("still alive") => {}
             other => return Err(format!("{}, {}: {other:?}", host.name, server.name).into()),
+        }
+    }
+    Ok(())
+}
+
+/// The other side of the matrix: what the level does not hold.
+fn only_what_leaves_the_group_survives() -> Result<(), Failed> {
+    let limit = Duration::from_secs(1);
+    let host = Host::ALL.iter().find(|host| host.name == "codex");
+    let host = host.ok_or("a column")?;
+    // With a mark, the `reap` of another trial would find it.
+    let wrapper = [env!("CARGO_BIN_EXE_mcp-contain"), "--group", "--no-mark"];
+    for server in servers::ALL.iter().filter(|server| server.leaves_group) {
+        match host.ends_through(&wrapper, server, limit) {
+            Err(why) if why.contains("still alive") => {}
+            other => return Err(format!("{}: {other:?}", server.name).into()),
         }
     }
     Ok(())

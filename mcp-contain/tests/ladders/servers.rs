@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) asked: &'static [&'static str],
     /// Those that do not leave before SIGTERM in any case.
     pub(crate) always_asked: &'static [&'static str],
+    /// Some of them leave the server's process group.
+    pub(crate) leaves_group: bool,
     /// The word that its server says once it misbehaves.
     pub(crate) tells: Option<&'static str>,
 }
@@ -49,6 +51,7 @@ const fn row(name: &'static str, roles: &'static [&'static str]) -> Server {
         roles,
         asked: &[],
         always_asked: &[],
+        leaves_group: false,
         tells: None,
     }
 }
@@ -83,15 +86,18 @@ pub(crate) const ALL: &[Server] = &[
     },
     Server {
         always_asked: &["setsid"],
+        leaves_group: true,
         ..row("setsid", &["server", "setsid"])
     },
     Server {
         always_asked: &["daemon"],
+        leaves_group: true,
         ..row("double-fork", &["server", "daemon"])
     },
     Server {
         // The daemon becomes it.
         always_asked: &["wiped-env"],
+        leaves_group: true,
         ..row("wiped-env", &["server", "daemon", "wiped-env"])
     },
     Server {
@@ -102,10 +108,12 @@ pub(crate) const ALL: &[Server] = &[
     Server {
         args: &["burst", "--count", "60"],
         always_asked: &["burst-1", "burst-30", "burst-60"],
+        leaves_group: true,
         ..row("burst", &["server", "burst-1", "burst-30", "burst-60"])
     },
     Server {
         args: &["colony", "--count", "8", "--total", "200"],
+        leaves_group: true,
         ..row("colony", &["server", "colony-0", "colony-7"])
     },
     row("stderr-flood", SERVER),

@@ -22,3 +22,6 @@ mod session;
 mod shim;
 mod signals;
 mod streams;
+
+/// The options of the level of containment, for what this shares with `run`.
+const LEVEL: &[&str] = &[];

@@ -69,6 +69,10 @@ fn who_was_not_started_has_the_codes_of_env_and_one_line() {
             "is not executable",
         ),
     ] {
+        if program.ends_with("/binary") && !crate::LEVEL.is_empty() {
+            // `execvp` gives it to a shell.
+            continue;
+        }
         let (status, said) = ended(&[program, "secret-argument"]);
         assert_eq!(status.code(), Some(code), "{said}");
         assert!(

@@ -46,7 +46,7 @@ pub(crate) struct Server {
 /// This crate's program with these words.
 pub(crate) fn wrapped(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-contain"));
-    command.args(words);
+    command.args(crate::LEVEL).args(words);
     command
 }
 

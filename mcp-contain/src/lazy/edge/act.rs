@@ -3,9 +3,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::SigSet;
-
 use super::Edge;
 use super::server::{Server, UNPROVEN, signal_of};
 use crate::failure::Failure;
@@ -123,7 +120,7 @@ impl Edge {
         let killed = self.killed.filter(|_| status.is_none());
         let by_signal = killed.map(|signal| signal as i32);
         if let Some(number) = by_signal.or(status.and_then(signal_of)) {
-            return die_of(number, &self.mask);
+            return sys::die_of(number);
         }
         if self.exit == Some(Exit::OtherVersion) {
             return Failure::wrapper(
@@ -139,13 +136,4 @@ impl Edge {
         let code = code.and_then(|code| u8::try_from(code).ok());
         ExitCode::from(code.unwrap_or(125))
     }
-}
-
-/// Ends this process by the signal, without a core file. The first process of a PID namespace
-/// cannot: it returns the shell's code.
-fn die_of(number: i32, mask: &SigSet) -> ExitCode {
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    let _ = mask.thread_unblock();
-    sys::raise(number);
-    ExitCode::from(u8::try_from(128 + number).unwrap_or(125))
 }

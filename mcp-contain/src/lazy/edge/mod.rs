@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 
 use buffer::{Buffer, LINE_MAX, Lines, ROOM};
@@ -32,7 +32,6 @@ pub(super) struct Edge {
     policy: Policy,
     shim: Shim,
     began: Instant,
-    mask: SigSet,
     signals: SignalFd,
     host: Option<OwnedFd>,
 
@@ -70,7 +69,6 @@ impl Edge {
             policy,
             shim,
             began: Instant::now(),
-            mask,
             signals: wait::signal_fd(&mask)?,
             host,
             input: Some(Stream::standard(io::stdin().as_fd(), true)?),

@@ -1,0 +1,80 @@
+//! `run` on Unix: this process becomes the server's shim, or waits for its process group.
+
+use std::process::ExitCode;
+
+use mcp_guardian::exit::ExitStatus;
+use mcp_tree::{Require, Wrapper};
+
+use crate::failure::Failure;
+use crate::options::{Level, Options};
+use crate::sys;
+
+/// Starts the server. Returns on failure, or at the end of a relay or of a process group.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    #[cfg(target_os = "linux")]
+    {
+        let is_relayed = options.sigkill_as_code;
+        if (options.lazy || options.restart) && !is_relayed {
+            return crate::lazy::run(options);
+        }
+        if is_relayed {
+            crate::lazy::unblock_signals();
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    super::refuse(options)?;
+    let Some((program, args)) = options.command.split_first() else {
+        return Err(Failure::wrapper("no program was named"));
+    };
+    let mut wrapper = Wrapper::new(program, args.iter().cloned());
+    wrapper.name.clone_from(&options.name);
+    wrapper.grace = options.grace;
+    wrapper.mark = !options.no_mark;
+    wrapper.log.clone_from(&options.log);
+    wrapper.memory = options.memory;
+    wrapper.keep.clone_from(&options.keep);
+    wrapper.sigkill_as_code = options.sigkill_as_code;
+    wrapper.require = match options.require {
+        None => Require::Nothing,
+        Some(Level::Group) => Require::Group,
+        Some(Level::Guardian) => Require::Guardian,
+        Some(Level::Cgroup) => Require::Cgroup,
+        Some(Level::Pidns) => Require::PidNamespace,
+    };
+    #[cfg(target_os = "linux")]
+    by_guardian(options, &mut wrapper)?;
+    let ended = wrapper.run_in_group();
+    match ended.map_err(|error| Failure::launch(&error))? {
+        ExitStatus::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
+        ExitStatus::Signal(9) if wrapper.sigkill_as_code => Ok(ExitCode::from(137)),
+        ExitStatus::Signal(number) => Ok(sys::die_of(number)),
+        ExitStatus::Unknown => Err(Failure::wrapper("the server's exit code is lost")),
+    }
+}
+
+/// Becomes the shim of the server. Returns where that has to be left to a process group.
+#[cfg(target_os = "linux")]
+fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> {
+    let report = options.report.as_deref();
+    wrapper.report = report.map(super::report::open).transpose()?;
+    let words = options.command.iter();
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    wrapper.label = Some(crate::show::name::of(&words, "?").into());
+    // A relay has asked for it, and is this process's parent.
+    let path = options.path.filter(|_| !options.sigkill_as_code);
+    wrapper.path = path.and_then(crate::options::path);
+    crate::containers::accompany(options.containers, wrapper)?;
+    if options.group {
+        return Ok(());
+    }
+    let error = wrapper.exec();
+    if !error.is_unavailable() {
+        return Err(Failure::launch(&error));
+    }
+    // Prefer a server that may leave something behind to none, unless `--require` is given.
+    let program = wrapper.program.display();
+    Failure::wrapper(format_args!("{program} has a process group alone: {error}")).say();
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! The wrapper as a host sees it, at the level that every Unix has.
+
+#![cfg(target_os = "linux")]
+
+mod bytes;
+#[expect(dead_code, reason = "what the other tests need")]
+mod chance;
+mod ends;
+mod exits;
+mod flow;
+#[expect(dead_code, reason = "what the other tests need")]
+mod host;
+
+/// The options of the level of containment.
+const LEVEL: &[&str] = &["--group"];
+
+/// Ignores everything, with a helper.
+const STUBBORN: &str = "trap '' TERM INT; S='printf . >&9; while :; do read never <&8; done'; sh -c \"$S\" & eval \"$S\"";
