@@ -1,14 +1,18 @@
-//! The wrapper as a host sees it, at the level that every Unix has.
+//! The wrapper as a host sees it, at the level that every Unix has: the tests that a Mac runs.
 
-#![cfg(target_os = "linux")]
+#![cfg(unix)]
 
 mod bytes;
 #[expect(dead_code, reason = "what the other tests need")]
 mod chance;
 mod ends;
+#[cfg(target_os = "linux")]
 mod exits;
 mod flow;
-#[expect(dead_code, reason = "what the other tests need")]
+#[cfg_attr(
+    target_os = "linux",
+    expect(dead_code, reason = "what the other tests need")
+)]
 mod host;
 
 /// The options of the level of containment.

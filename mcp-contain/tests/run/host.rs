@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
 use nix::libc::SYS_ppoll;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::stat::Mode;
@@ -110,6 +111,7 @@ impl Server {
 }
 
 /// The number of `poll`, which some machines do not have.
+#[cfg(target_os = "linux")]
 const POLL: Option<i64> = if cfg!(target_arch = "x86_64") {
     Some(7)
 } else {
@@ -117,6 +119,7 @@ const POLL: Option<i64> = if cfg!(target_arch = "x86_64") {
 };
 
 /// Waits until a process waits without a time at which it would wake up.
+#[cfg(target_os = "linux")]
 pub(crate) fn comes_to_rest(pid: u32) {
     let rests = || {
         let text = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();

@@ -10,6 +10,7 @@ mod cost;
 mod ends;
 mod exits;
 mod flow;
+mod guarded;
 mod host;
 mod keep;
 mod levels;
