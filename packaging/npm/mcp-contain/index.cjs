@@ -10,7 +10,7 @@ const path = require("node:path");
 function program() {
   const name = `@mcp-contain/${process.platform}-${process.arch}`;
   try {
-    return require.resolve(`${name}/bin/mcp-contain`);
+    return require.resolve(`${name}/bin/mcp-contain${process.platform === "win32" ? ".exe" : ""}`);
   } catch (cause) {
     const known = Object.keys(require("./package.json").optionalDependencies).includes(name);
     const why = known ? `${name} is not installed; install mcp-contain again without --omit=optional` : `there is no package for ${process.platform} on ${process.arch}`;
