@@ -34,7 +34,7 @@ fn an_idle_wrapper_does_not_wake_up_and_is_small() {
     let words = fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
     let words: Vec<_> = words.split('\0').collect();
     assert_eq!(
-        (words[0], words[1], words[10], words[11]),
+        (words[0], words[1], words[9], words[11]),
         ("mcp-contain", "shim", "idler", "sh")
     );
     // Nothing of what the server got to know is in the shim.
