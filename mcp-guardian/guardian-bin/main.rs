@@ -38,7 +38,6 @@ mod orphan;
 mod params;
 mod parse;
 mod procfs;
-#[expect(dead_code, reason = "what only the host needs of the protocol")]
 #[path = "../src/program/protocol.rs"]
 mod protocol;
 mod record;
