@@ -20,6 +20,9 @@ pub fn register_uncontained(_server: &crate::identity::Cookie) -> io::Result<()>
     Ok(())
 }
 
+#[cfg(unix)]
+pub use register_uncontained as register_alone;
+
 /// Does nothing: a group without its leader cannot be identified.
 #[cfg(unix)]
 pub fn end_group(

@@ -50,9 +50,17 @@ pub const UNRECORDED: &str = "the server could not be recorded, so it would not 
 /// will end the servers of this one. Fails if no descriptor or memory is available: then the server
 /// must not be started.
 pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
-    let Some(ledger) = Ledger::this()? else {
-        return Ok(None);
-    };
+    let ledger = Ledger::this(true)?;
+    ledger.map_or(Ok(None), |ledger| enter(ledger, server, in_cgroup))
+}
+
+/// Records the only server of a process, without a provable end, and starts no thread.
+pub fn register_alone(server: &Cookie) -> io::Result<()> {
+    let ledger = Ledger::this(false)?;
+    ledger.map_or(Ok(()), |ledger| enter(ledger, server, false).map(drop))
+}
+
+fn enter(ledger: &'static Ledger, server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
     let record = Record {
         serial: server.serial(),
         process: None,
@@ -119,8 +127,9 @@ impl Entry {
 
 impl Ledger {
     /// Returns the ledger of this process, created on the first call; `None` where none can be kept. A
-    /// shortage of descriptors or memory is an error, and the next call tries again.
-    fn this() -> io::Result<Option<&'static Self>> {
+    /// shortage of descriptors or memory is an error, and the next call tries again. `attended`: threads
+    /// restore its name, and remove old ledgers.
+    fn this(attended: bool) -> io::Result<Option<&'static Self>> {
         static THIS: Mutex<Option<Option<&'static Ledger>>> = Mutex::new(None);
         let mut known = THIS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(this) = *known {
@@ -141,10 +150,11 @@ impl Ledger {
         };
         *known = Some(this);
         drop(known);
-        if let Some(Err(error)) = this.map(Self::watch) {
+        let attended = this.filter(|_| attended);
+        if let Some(Err(error)) = attended.map(Self::watch) {
             crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
         }
-        if let Some(Err(error)) = this.map(Self::tidy) {
+        if let Some(Err(error)) = attended.map(Self::tidy) {
             crate::logged!(debug, %error, "old ledgers are not removed");
         }
         Ok(this)

@@ -49,7 +49,7 @@ impl Wrapper {
         let command = self.command(identity.as_ref())?;
         if let Some(identity) = &identity {
             // What has left the group is found by its mark.
-            orphans::register_uncontained(identity)
+            orphans::register_alone(identity)
                 .map_err(|error| short_of(error, orphans::UNRECORDED))?;
         }
         let log = self.open_log().map_err(no_log)?;
