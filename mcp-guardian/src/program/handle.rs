@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
-use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
@@ -122,11 +121,8 @@ impl GuardianHandle {
     /// of the host has reaped it.
     pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
         let ended = match waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::empty()) {
-            Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),
-            Ok(WaitStatus::Signaled(_, signal, core)) => {
-                ExitStatus::from_raw(signal as i32 | if core { 0x80 } else { 0 })
-            }
-            Ok(_) => return Ok(None),
+            Ok(Some(ended)) => ended,
+            Ok(None) => return Ok(None),
             Err(errno) => {
                 self.reaped
                     .fetch_or(errno == Errno::ECHILD, Ordering::Relaxed);

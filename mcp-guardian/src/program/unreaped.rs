@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
 use crate::sys::watch::{self, Interest};
@@ -57,7 +57,7 @@ impl Unreaped {
             Self::Held(pidfd) => Child::Held(pidfd.as_fd()),
             Self::Numbered(pid) => Child::Numbered(*pid),
         };
-        sys::waited(child, WaitPidFlag::empty()) != Ok(WaitStatus::StillAlive)
+        sys::waited(child, WaitPidFlag::empty()) != Ok(None)
     }
 }
 

@@ -7,7 +7,9 @@ use std::io::{self, PipeReader, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{IntoRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -143,30 +145,49 @@ pub fn peek(pid: Pid) -> io::Result<Option<ExitStatus>> {
 }
 
 pub(super) fn wait(pid: Pid, flags: libc::c_int) -> Result<Option<ExitStatus>, Errno> {
+    or_lost(wait_for(libc::P_PID, pid.as_u32() as libc::id_t, flags))
+}
+
+/// Returns how a child has ended, if it has. nix's function fails for real-time signals.
+pub(super) fn wait_for(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    flags: libc::c_int,
+) -> Result<Option<process::ExitStatus>, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let waited = uninterrupted(|| {
-        let pid = pid.as_u32() as libc::id_t;
+    uninterrupted(|| {
         // SAFETY: `info` has room for what is written, and the rest are numbers.
-        Errno::result(unsafe { libc::waitid(libc::P_PID, pid, info.as_mut_ptr(), flags) })
-    });
-    match waited {
-        Ok(_) => {}
-        // Our child was reaped elsewhere: it has ended, but the status is lost.
-        Err(Errno::ECHILD) => return Ok(Some(ExitStatus::Unknown)),
-        Err(errno) => return Err(errno),
-    }
+        Errno::result(unsafe { libc::waitid(kind, id, info.as_mut_ptr(), flags) })
+    })?;
     // SAFETY: zeroes are valid for it, and so is what the kernel wrote.
     let info = unsafe { info.assume_init() };
     // SAFETY: waitid fills in the fields of SIGCHLD, or leaves the zeroes.
     let pid = unsafe { info.si_pid() };
     // SAFETY: as above.
     let status = unsafe { info.si_status() };
+    let ended = process::ExitStatus::from_raw;
     Ok(match (pid, info.si_code) {
         (0, _) => None,
-        (_, libc::CLD_EXITED) => Some(ExitStatus::Code(status)),
-        (_, libc::CLD_KILLED | libc::CLD_DUMPED) => Some(ExitStatus::Signal(status)),
+        (_, libc::CLD_EXITED) => Some(ended((status & 0xff) << 8)),
+        (_, libc::CLD_KILLED) => Some(ended(status)),
+        (_, libc::CLD_DUMPED) => Some(ended(status | 0x80)),
         _ => None,
     })
+}
+
+/// Returns the status; of a child that was reaped elsewhere, it is lost.
+pub(super) fn or_lost(
+    waited: Result<Option<process::ExitStatus>, Errno>,
+) -> Result<Option<ExitStatus>, Errno> {
+    match waited {
+        Ok(ended) => Ok(ended.map(|ended| match (ended.code(), ended.signal()) {
+            (Some(code), _) => ExitStatus::Code(code),
+            (None, Some(signal)) => ExitStatus::Signal(signal),
+            (None, None) => ExitStatus::Unknown,
+        })),
+        Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Signals a process group by number. Only sound while the number cannot be reused: its leader is
