@@ -117,8 +117,11 @@ impl Engine {
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use tokio::sync::mpsc as events;
+    use tokio::time::{advance, pause, resume};
 
     use super::*;
     use crate::fake::{FakeEngine, within};
@@ -129,6 +132,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
+        let (silent, mut silence) = events::unbounded_channel();
         std::thread::spawn(move || {
             for mut client in listener.incoming().flatten() {
                 let mut request = [0; 4096];
@@ -144,12 +148,21 @@ mod tests {
                 client
                     .write_all(format!("{head}{body}").as_bytes())
                     .unwrap();
+                if !whole {
+                    silent.send(()).unwrap();
+                }
                 // Open for as long as the process lives.
                 std::mem::forget(client);
             }
         });
         let engine = Engine::new(Endpoint::Unix(path));
-        let state = within("it is bounded", engine.state("x"));
+        let passes = async {
+            silence.recv().await;
+            pause();
+            advance(ANSWER_LIMIT).await;
+        };
+        let both = async { tokio::join!(engine.state("x"), passes) };
+        let (state, ()) = within("it is bounded", both);
         assert!(
             matches!(state, Err(EngineError::Silent { .. })),
             "{state:?}"
@@ -158,17 +171,34 @@ mod tests {
 
     #[test]
     fn a_box_that_takes_its_time_to_answer_does_not_lengthen_the_limit() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+        let (asked, mut questions) = events::unbounded_channel();
+        let (answer, answers) = mpsc::channel::<()>();
+        let answers = Mutex::new(answers);
         let slow = FakeEngine::start(move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(ANSWER_LIMIT * 7 / 10);
+            asked.send(()).unwrap();
+            // Until the test gives the word, or has ended.
+            let _ = answers.lock().unwrap().recv();
             Some((504, "{}".to_owned()))
         });
         let engine = Engine::new(slow.endpoint());
-        within("it fails", engine.state("x")).unwrap_err();
+        let mut count = 0;
+        let passes = async {
+            while questions.recv().await.is_some() {
+                count += 1;
+                pause();
+                advance(ANSWER_LIMIT * 7 / 10).await;
+                resume();
+                answer.send(()).unwrap();
+            }
+        };
+        let failed = async {
+            tokio::select! {
+                state = engine.state("x") => state,
+                () = passes => unreachable!("the engine outlives its clients"),
+            }
+        };
+        within("it fails", failed).unwrap_err();
         // The third one would begin after the limit.
-        let asked = asked.load(Ordering::Relaxed);
-        assert!(asked <= 2, "asked {asked} times");
+        assert!(count <= 2, "asked {count} times");
     }
 }

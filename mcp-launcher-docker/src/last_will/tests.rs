@@ -103,6 +103,7 @@ fn it_holds_nothing_that_its_host_had_open() {
     std::thread::spawn(move || ended.send(std::io::copy(&mut reader, &mut std::io::sink())));
     let in_time = end.recv_timeout(LIMIT);
     drop(stdin);
+    child.kill().unwrap();
     child.wait().unwrap();
     in_time.expect("end of file while it lives").unwrap();
 }
