@@ -3,9 +3,6 @@
 use std::fmt;
 use std::process::ExitCode;
 
-#[cfg(windows)]
-use mcp_launcher_local::WrapError;
-#[cfg(unix)]
 use mcp_tree::WrapError;
 
 use crate::show::text::one_line;

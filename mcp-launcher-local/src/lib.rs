@@ -68,21 +68,16 @@ mod plan;
 mod sys;
 #[cfg(feature = "transport")]
 mod transport;
-#[cfg(windows)]
-mod wrapper;
 
-use mcp_guardian::identity;
 #[cfg(windows)]
 use mcp_guardian::sys;
-#[cfg(unix)]
-use mcp_guardian::worker;
 #[cfg(target_os = "linux")]
 use mcp_guardian::{cgroup, program};
+#[cfg(unix)]
+use mcp_guardian::{identity, worker};
 use mcp_tree::{command, orphans};
 
 #[cfg(all(target_os = "linux", feature = "process-wrap"))]
 pub use guardian::{Contained, ContainedChild};
 pub use launcher::{LocalLauncher, LocalLauncherBuilder};
 pub use level::Isolation;
-#[cfg(windows)]
-pub use wrapper::{WrapError, Wrapper};

@@ -11,6 +11,9 @@ pub mod adopted;
 pub mod adoptions;
 #[doc(hidden)]
 pub mod command;
+#[cfg(windows)]
+#[doc(hidden)]
+pub mod command_line;
 #[doc(hidden)]
 pub mod conclusion;
 #[cfg(target_os = "linux")]
@@ -29,7 +32,6 @@ pub mod plan;
 pub mod probe;
 #[doc(hidden)]
 pub mod resolve;
-#[cfg(unix)]
 mod wrapper;
 
 #[cfg(target_os = "linux")]
@@ -39,7 +41,6 @@ pub use login::login_path;
 pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;
-#[cfg(unix)]
 pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]

@@ -1,21 +1,99 @@
-//! `run`: a server in place of this process.
+//! `run`: a server in place of this process, which becomes its shim, or waits for its process group
+//! or job object.
 
 #[cfg(target_os = "linux")]
 mod report;
-#[cfg(unix)]
-mod unix;
-#[cfg(windows)]
-mod windows;
 
+use std::process::ExitCode;
+
+use mcp_guardian::exit::ExitStatus;
+use mcp_tree::{Require, Wrapper};
+
+use crate::failure::Failure;
+use crate::options::{Level, Options};
 #[cfg(unix)]
-pub(crate) use unix::run;
-#[cfg(windows)]
-pub(crate) use windows::run;
+use crate::sys;
+
+/// Starts the server. Returns on failure, or at the end of a relay, a process group or a job.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    #[cfg(target_os = "linux")]
+    {
+        let is_relayed = options.sigkill_as_code;
+        if (options.lazy || options.restart) && !is_relayed {
+            return crate::lazy::run(options);
+        }
+        if is_relayed {
+            crate::lazy::unblock_signals();
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    refuse(options)?;
+    let Some((program, args)) = options.command.split_first() else {
+        return Err(Failure::wrapper("no program was named"));
+    };
+    let mut wrapper = Wrapper::new(program, args.iter().cloned());
+    wrapper.name.clone_from(&options.name);
+    wrapper.grace = options.grace;
+    wrapper.mark = !options.no_mark;
+    wrapper.log.clone_from(&options.log);
+    wrapper.memory = options.memory;
+    wrapper.keep.clone_from(&options.keep);
+    wrapper.sigkill_as_code = options.sigkill_as_code;
+    wrapper.require = match options.require {
+        None => Require::Nothing,
+        Some(Level::Group) => Require::Group,
+        Some(Level::Guardian) => Require::Guardian,
+        Some(Level::Cgroup) => Require::Cgroup,
+        Some(Level::Pidns) => Require::PidNamespace,
+    };
+    #[cfg(target_os = "linux")]
+    by_guardian(options, &mut wrapper)?;
+    let ended = wrapper.run();
+    match ended.map_err(|error| Failure::launch(&error))? {
+        // All 32 bits; `ExitCode` has only eight.
+        #[cfg(windows)]
+        ExitStatus::Code(code) => std::process::exit(code),
+        #[cfg(unix)]
+        ExitStatus::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(125))),
+        #[cfg(unix)]
+        ExitStatus::Signal(9) if wrapper.sigkill_as_code => Ok(ExitCode::from(137)),
+        #[cfg(unix)]
+        ExitStatus::Signal(number) => Ok(sys::die_of(number)),
+        _ => Err(Failure::wrapper("the server's exit code is lost")),
+    }
+}
+
+/// Becomes the shim of the server. Returns where that has to be left to a process group.
+#[cfg(target_os = "linux")]
+fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> {
+    let report = options.report.as_deref();
+    wrapper.report = report.map(report::open).transpose()?;
+    let words = options.command.iter();
+    let words: Vec<_> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    wrapper.label = Some(crate::show::name::of(&words, "?").into());
+    // A relay has asked for it, and is this process's parent.
+    let path = options.path.filter(|_| !options.sigkill_as_code);
+    wrapper.path = path.and_then(crate::options::path);
+    crate::containers::accompany(options.containers, wrapper)?;
+    if options.group {
+        return Ok(());
+    }
+    let error = wrapper.exec();
+    if !error.is_unavailable() {
+        return Err(Failure::launch(&error));
+    }
+    // Prefer a server that may leave something behind to none, unless `--require` is given.
+    let program = wrapper.program.display();
+    Failure::wrapper(format_args!("{program} has a process group alone: {error}")).say();
+    Ok(())
+}
 
 /// Refuses options that are not supported.
 #[cfg(not(target_os = "linux"))]
-fn refuse(options: &crate::options::Options) -> Result<(), crate::failure::Failure> {
-    use crate::options::{Containers, Level};
+fn refuse(options: &Options) -> Result<(), Failure> {
+    use crate::options::Containers;
     let asked = [
         (options.lazy, "--lazy"),
         (options.restart, "--restart"),
@@ -30,7 +108,7 @@ fn refuse(options: &crate::options::Options) -> Result<(), crate::failure::Failu
     match asked.into_iter().find(|(is_asked, _)| *is_asked) {
         Some((_, what)) => {
             let why = format_args!("{what} is not there on {}", std::env::consts::OS);
-            Err(crate::failure::Failure::wrapper(why))
+            Err(Failure::wrapper(why))
         }
         None => Ok(()),
     }

@@ -9,12 +9,11 @@
 //! The kernel ends all processes of a job on one call, and when its last handle is closed, which
 //! only the host holds. So no search is needed afterwards. See `docs/containment.md`.
 
-mod command_line;
 mod pipes;
 mod server;
 mod spawn;
 
-pub(crate) use spawn::{spawn, start};
+pub(crate) use spawn::spawn;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 

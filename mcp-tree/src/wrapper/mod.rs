@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod attempt;
-mod group;
+mod run;
 #[cfg(target_os = "linux")]
 mod staying;
 
@@ -11,8 +11,12 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
+#[cfg(unix)]
 use std::os::fd::OwnedFd;
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt as _;
+#[cfg(windows)]
+use std::os::windows::io::OwnedHandle as OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +30,8 @@ use crate::resolve::resolve;
 /// A server that is to be started with this process's own standard streams.
 ///
 /// On Linux, `exec` starts it under a guardian and *becomes* its shim: the same process, executing
-/// a small program that watches the server for the parent of this one. Every Unix has
-/// [`run_in_group`](Self::run_in_group). `docs/contain-reference.md` describes both.
+/// a small program that watches the server for the parent of this one. Every system has
+/// [`run`](Self::run), where this process stays. `docs/contain-reference.md` describes both.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
@@ -167,11 +171,14 @@ impl Wrapper {
             return Ok(None);
         };
         let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
+        options.append(true).create(true);
         // A report begins to read at its end.
         options.read(self.report.is_some());
-        let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
-        let log = options.custom_flags(flags).open(path).and_then(|mut log| {
+        #[cfg(unix)]
+        options
+            .mode(0o600)
+            .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+        let log = options.open(path).and_then(|mut log| {
             log.seek(io::SeekFrom::End(0)).ok();
             let is_file = log.metadata()?.is_file();
             is_file

@@ -1,4 +1,4 @@
-//! A command as the one string that Windows starts a program with, and its environment. Pure.
+//! A command as the one string that Windows starts a program with, and its environment.
 //!
 //! The rules are the standard library's (`library/std/src/sys/args/windows.rs`), which cannot start
 //! a process in a job. A test compares the two.
@@ -8,20 +8,47 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::iter::repeat_n;
 use std::os::windows::ffi::OsStrExt;
+use std::os::windows::io::OwnedHandle;
 use std::path::Path;
+
+use mcp_lifecycle_core::launch::LaunchErrorKind;
+
+use crate::command::Command;
+use crate::sys::{self, Start};
 
 const QUOTE: u16 = b'"' as u16;
 const BACKSLASH: u16 = b'\\' as u16;
 const PERCENT: u16 = b'%' as u16;
 const SPACE: u16 = b' ' as u16;
 
-pub(super) fn is_script(program: &Path) -> bool {
+/// Returns what starts `command` with these streams.
+pub fn start(command: &Command, streams: [OwnedHandle; 3]) -> Result<Start<'_>, LaunchErrorKind> {
+    let invalid =
+        |error: io::Error| LaunchErrorKind::backend("the command cannot be passed on", error);
+    let (program, line) = if is_script(&command.program) {
+        let interpreter = sys::command_interpreter().map_err(invalid)?;
+        let line = of_script(&command.program, &command.args);
+        (interpreter, line.map_err(invalid)?)
+    } else {
+        let line = of_program(&command.arg0, &command.args);
+        (command.program.clone(), line.map_err(invalid)?)
+    };
+    Ok(Start {
+        program,
+        command_line: line,
+        environment: environment(&command.env).map_err(invalid)?,
+        cwd: command.cwd.as_deref(),
+        streams,
+    })
+}
+
+fn is_script(program: &Path) -> bool {
     let extension = program.extension().unwrap_or_default();
     extension.eq_ignore_ascii_case("bat") || extension.eq_ignore_ascii_case("cmd")
 }
 
 /// Returns the command line of a program, which splits it by the rules of the C runtime.
-pub(super) fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u16>> {
+fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u16>> {
     let mut line = vec![QUOTE];
     line.extend(units(program)?);
     line.push(QUOTE);
@@ -37,7 +64,7 @@ pub(super) fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u
 
 /// Returns the command line of a script, which the command interpreter runs. An argument or a name
 /// that cannot be passed on unchanged, as with a line break, is an error.
-pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>> {
+fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let script = units(without_prefix(script.as_os_str()))?;
     if script.contains(&QUOTE) || script.last() == Some(&BACKSLASH) {
@@ -63,7 +90,7 @@ pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>
 }
 
 /// Returns `NAME=value` strings, each with a zero, in the order of Windows, and a zero at the end.
-pub(super) fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<u16>> {
+fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<u16>> {
     let mut sorted: Vec<_> = env.iter().collect();
     sorted.sort_by_key(|(name, _)| name.to_ascii_uppercase());
     let mut block = Vec::new();
