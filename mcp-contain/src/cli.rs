@@ -75,10 +75,9 @@ pub(crate) fn meant_verb(program: &OsStr) -> Option<String> {
         return Some((*verb).to_owned());
     }
     let verbs = Cli::command();
-    let verbs = verbs.get_subcommands().map(clap::Command::get_name);
+    let mut verbs = verbs.get_subcommands().map(clap::Command::get_name);
     // Shorter ones resemble too many programs.
-    let mut verbs = verbs.filter(|verb| verb.len() > 3);
-    let verb = verbs.find(|verb| strsim::damerau_levenshtein(verb, word) == 1);
+    let verb = verbs.find(|it| it.len() > 3 && strsim::damerau_levenshtein(it, word) == 1);
     verb.map(str::to_owned)
 }
 
@@ -94,6 +93,14 @@ impl Answer {
 }
 
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Verb, Answer> {
+    let words: Vec<_> = words.into_iter().collect();
+    // Most of the time goes into the verbs, and a start needs none.
+    if let Ok(run) = Options::try_parse_from(&words)
+        && let word = run.command.first().and_then(|word| word.to_str())
+        && !word.is_some_and(|word| word == "help" || Verb::has_subcommand(word))
+    {
+        return Ok(Verb::Run(run));
+    }
     let cli = Cli::try_parse_from(words).map_err(Answer)?;
     Ok(cli.verb.unwrap_or(Verb::Run(cli.run)))
 }

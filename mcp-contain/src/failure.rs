@@ -49,10 +49,8 @@ impl Failure {
     /// Writes it to stderr in one line.
     pub(crate) fn say(&self) {
         use std::io::Write as _;
-        let line = format!(
-            "mcp-contain: {}\n",
-            one_line(&self.message.replace('\n', " "))
-        );
+        let message = one_line(&self.message.replace('\n', " "));
+        let line = format!("mcp-contain: {message}\n");
         // In one write, so that it is not mixed with other output. Stderr may be closed.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

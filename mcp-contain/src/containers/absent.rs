@@ -7,13 +7,13 @@ use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 use mcp_tree::Wrapper;
 
 use crate::failure::Failure;
-use crate::options::Containers;
+use crate::options::{Containers, Options};
 
 pub(crate) const ROLE: &str = "--companion";
 
 /// Refuses a server if its containers must be tracked.
-pub(crate) fn accompany(when: Containers, _: &mut Wrapper) -> Result<(), Failure> {
-    match when {
+pub(crate) fn accompany(options: &Options, _: &mut Wrapper) -> Result<(), Failure> {
+    match options.containers {
         Containers::Always => Err(Failure::wrapper(
             "containers cannot be ended with their server: this build lacks the feature `docker`",
         )),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use mcp_tree::Wrapper;
 
 use crate::failure::Failure;
-use crate::options::Containers;
+use crate::options::{Containers, Options};
 use companion::Order;
 pub(crate) use companion::run as attend;
 pub(crate) use left::{end, forget, look};
@@ -39,21 +39,17 @@ pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
 }
 
 /// Starts a companion, if wanted, and makes the wrapper start the command in its reply.
-pub(crate) fn accompany(when: Containers, wrapper: &mut Wrapper) -> Result<(), Failure> {
-    let command: Vec<OsString> = std::iter::once(&wrapper.program)
-        .chain(&wrapper.args)
-        .cloned()
-        .collect();
-    if !may_accompany(when, &command) {
+pub(crate) fn accompany(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> {
+    if !may_accompany(options.containers, &options.command) {
         return Ok(());
     }
-    let insists = when == Containers::Always;
+    let insists = options.containers == Containers::Always;
     let name = wrapper.name.as_ref().or(wrapper.label.as_ref());
     let order = Order {
         grace: wrapper.grace,
         insists,
         name: name.cloned().unwrap_or_else(|| wrapper.program.clone()),
-        command,
+        command: options.command.clone(),
     };
     let why = match ask(&order, wrapper.path.as_ref()) {
         Ok((socket, Reply::Tracked { command, env })) => {

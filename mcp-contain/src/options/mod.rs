@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 
 /// A server and its containment.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
     /// Name of the server in lists
     #[arg(long)]

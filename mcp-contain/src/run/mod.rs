@@ -76,7 +76,7 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
     // A relay has asked for it, and is this process's parent.
     let path = options.path.filter(|_| !options.sigkill_as_code);
     wrapper.path = path.and_then(crate::options::path);
-    crate::containers::accompany(options.containers, wrapper)?;
+    crate::containers::accompany(options, wrapper)?;
     if options.group {
         return Ok(());
     }

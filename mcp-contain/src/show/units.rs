@@ -18,11 +18,10 @@ pub(crate) fn time(time: Duration) -> String {
 
 /// Formats `812 kB`, `45 MB`, `4.1 GB`, by thousands.
 pub(crate) fn size(bytes: u64) -> String {
-    let tenths = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit / (unit / 10));
     match bytes {
         0..1_000_000 => format!("{} kB", bytes / 1000),
         1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{} GB", tenths(1_000_000_000)),
+        _ => format!("{}.{} GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10),
     }
 }
 
