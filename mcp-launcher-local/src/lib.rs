@@ -48,7 +48,6 @@
 //! `docs/containment.md`.
 
 mod blocking;
-mod ending;
 #[cfg(unix)]
 mod group;
 #[cfg(target_os = "linux")]

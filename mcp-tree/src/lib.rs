@@ -16,6 +16,8 @@ pub mod command;
 pub mod command_line;
 #[doc(hidden)]
 pub mod conclusion;
+#[doc(hidden)]
+pub mod ending;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod launch;

@@ -12,13 +12,13 @@ use mcp_lifecycle_core::launch::{
 
 use super::state::State;
 use crate::blocking::blocking;
-use crate::ending::{Ending, exit_status};
 use crate::identity::Cookie;
 use crate::orphans;
 use crate::sys::{self, ExitEvent, Leader, Member, Signal};
 use crate::worker::Worker;
 use mcp_tree::conclusion::decide::{Holder, Main};
 use mcp_tree::conclusion::{Acts, Emptied, Event, FinalReport, Inside, Next};
+use mcp_tree::ending::{Ending, exit_status};
 
 #[derive(Debug)]
 pub(super) struct GroupServer {

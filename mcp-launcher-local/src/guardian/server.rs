@@ -18,13 +18,13 @@ use super::Plan;
 use super::spawn::Place;
 use crate::blocking::blocking;
 use crate::cgroup::Leaf;
-use crate::ending::Ending;
 use crate::identity::Cookie;
 use crate::orphans::Entry;
 use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
 use mcp_tree::conclusion::{Conclusion, Event, decide};
+use mcp_tree::ending::Ending;
 use mcp_tree::probe::Why;
 
 #[derive(Debug)]

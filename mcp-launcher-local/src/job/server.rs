@@ -10,9 +10,9 @@ use mcp_lifecycle_core::launch::{
     TerminationSemantics,
 };
 use mcp_tree::conclusion::Proof;
+use mcp_tree::ending::Ending;
 use tokio::sync::oneshot;
 
-use crate::ending::Ending;
 use crate::sys::{Heard, Job, Process, Start, Wait, shielded};
 
 #[derive(Debug)]
