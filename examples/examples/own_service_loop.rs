@@ -10,7 +10,7 @@ use std::error::Error;
 #[cfg(target_os = "linux")]
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    use mcp_launcher_local::Contained;
+    use mcp_tree::Contained;
     use process_wrap::tokio::CommandWrap;
     use rmcp::service::ServiceExt;
     use rmcp::transport::TokioChildProcess;
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", tool.name);
     }
     service.cancel().await?;
-    println!("{}", outcome.await?);
+    println!("{}", outcome.await?.exit);
     Ok(())
 }
 

@@ -70,13 +70,9 @@ mod transport;
 
 #[cfg(windows)]
 use mcp_guardian::sys;
-#[cfg(target_os = "linux")]
-use mcp_guardian::{cgroup, program};
 #[cfg(unix)]
 use mcp_guardian::{identity, worker};
 use mcp_tree::{command, orphans};
 
-#[cfg(all(target_os = "linux", feature = "process-wrap"))]
-pub use guardian::{Contained, ContainedChild};
 pub use launcher::{LocalLauncher, LocalLauncherBuilder};
 pub use level::Isolation;

@@ -16,6 +16,8 @@ pub mod command;
 pub mod command_line;
 #[doc(hidden)]
 pub mod conclusion;
+#[cfg(all(target_os = "linux", feature = "process-wrap"))]
+mod contained;
 #[doc(hidden)]
 pub mod ending;
 #[cfg(target_os = "linux")]
@@ -34,8 +36,12 @@ pub mod plan;
 pub mod probe;
 #[doc(hidden)]
 pub mod resolve;
+#[cfg(target_os = "linux")]
+mod tree;
 mod wrapper;
 
+#[cfg(all(target_os = "linux", feature = "process-wrap"))]
+pub use contained::{Contained, ContainedChild};
 #[cfg(target_os = "linux")]
 pub use login::login_path;
 #[cfg(target_os = "linux")]
@@ -43,8 +49,10 @@ pub use login::login_path;
 pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;
+#[cfg(target_os = "linux")]
+pub use tree::{Ended, Options, Tree, Unproven};
 pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]
-use mcp_guardian::{answers, cgroup, file_size, keep, logged, patience, program, state};
+use mcp_guardian::{answers, cgroup, file_size, keep, logged, patience, program, state, worker};
 use mcp_guardian::{identity, sys};

@@ -46,14 +46,17 @@ struct Between {
 }
 
 impl Attached {
-    /// Attaches a guardian to a command. `mark` is the guardian's only variable.
+    /// Attaches a guardian to a command. `mark` is the guardian's only variable; `grace` as in a
+    /// [request](SpawnRequest::grace).
     pub fn new(
         command: &mut Command,
         mark: CString,
         cgroup: Option<(&OsStr, &Doors)>,
+        grace: Duration,
     ) -> Result<Self, SpawnGuardianError> {
         let (control, theirs) = prepare()?;
         let mut request = SpawnRequest::nothing(theirs.as_fd());
+        request.grace = grace;
         let name = cgroup.map(|(name, _)| CString::new(name.as_bytes()).unwrap_or_default());
         if let Some((_, doors)) = cgroup {
             request.record.cgroup = name.as_deref();

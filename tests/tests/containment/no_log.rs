@@ -28,7 +28,7 @@ impl NoLog {
 
 impl tracing::Subscriber for NoLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("mcp_launcher_local")
+        metadata.target().starts_with("mcp_tree")
     }
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Self::panic()

@@ -4,11 +4,9 @@
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 
 use futures_util::future::join_all;
-use mcp_launcher_local::Contained;
-use mcp_lifecycle_core::terminate::TerminationReport;
+use mcp_tree::{Contained, Ended};
 use process_wrap::tokio::CommandWrap;
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, ServiceExt};
@@ -51,7 +49,7 @@ fn transport(
     args: &[&str],
 ) -> (
     TokioChildProcess,
-    impl Future<Output = std::io::Result<Arc<TerminationReport>>> + use<>,
+    impl Future<Output = std::io::Result<Ended>> + use<>,
 ) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-fixture"));
     command.args(args).args(["--alive".to_owned(), address]);
@@ -82,7 +80,7 @@ async fn each(rig: &Rig, end: impl AsyncFn(RunningService<RoleClient, ()>)) {
         end(service).await;
         let report = outcome.await;
         let report = report.unwrap_or_else(|error| panic!("{args:?}: {error}"));
-        assert!(!report.gone.evidence.is_empty(), "{args:?}: {report}");
+        assert!(!report.gone.evidence.is_empty(), "{args:?}: {report:?}");
     });
     join_all(rows).await;
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
-use mcp_launcher_local::Contained;
 use mcp_lifecycle_conformance::census::Census;
+use mcp_tree::Contained;
 use nix::libc;
 use nix::unistd::{geteuid, getpgrp, getsid};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup, ProcessSession};
@@ -213,7 +213,7 @@ fn a_drop_does_not_kill_the_guardian_before_its_server() {
             drop(child);
             let report = outcome.await.unwrap();
             let evidence = format!("{:?}", report.gone.evidence);
-            assert!(evidence.contains("Reaped"), "by the guardian: {report}");
+            assert!(evidence.contains("Reaped"), "by the guardian: {report:?}");
         });
     }
 }

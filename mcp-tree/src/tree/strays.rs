@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcp_lifecycle_core::launch::Remnant;
 
 use super::look;
-use super::server::Server;
+use super::shared::Shared;
+use crate::adoptions::{self, Wanted};
+use crate::conclusion::decide::Adopted;
+use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen, watch};
 use crate::worker::Worker;
-use mcp_tree::adoptions::{self, Wanted};
-use mcp_tree::conclusion::decide::Adopted;
-use mcp_tree::conclusion::{Event, Found, Inside};
 
 type Ended = BTreeMap<u32, String>;
 
@@ -39,7 +39,7 @@ pub(super) fn start() -> io::Result<()> {
 
 /// Ends the processes that carry the server's identity, and reports to its conclusion when none is
 /// left or the search has failed.
-pub(super) fn end(server: &Arc<Server>, everywhere: bool) {
+pub(super) fn end(server: &Arc<Shared>, everywhere: bool) {
     let Some(identity) = server.identity.clone() else {
         let unmarked = "it has no mark".to_owned();
         return server.advance(Event::Searched(Err(unmarked)));

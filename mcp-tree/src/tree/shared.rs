@@ -1,67 +1,53 @@
-//! One server behind its guardian: the primitives that end it.
+//! The state of one tree behind its guardian, and the primitives that end it.
 
 use std::fmt;
 use std::io;
-use std::process;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use mcp_lifecycle_core::launch::{
-    Containment, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
-    TerminationSemantics,
-};
-use tokio::sync::watch;
+use mcp_lifecycle_core::launch::{Containment, ServerIdentity};
 
-use super::Plan;
-use super::spawn::Place;
-use crate::blocking::blocking;
+use super::start::Place;
 use crate::cgroup::Leaf;
+use crate::conclusion::{Conclusion, Event, decide};
+use crate::ending::{Ending, State};
 use crate::identity::Cookie;
 use crate::orphans::Entry;
+use crate::plan::Plan;
+use crate::probe::Why;
 use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
-use mcp_tree::conclusion::{Conclusion, Event, decide};
-use mcp_tree::ending::Ending;
-use mcp_tree::probe::Why;
 
-#[derive(Debug)]
-pub(super) struct GuardedServer {
-    server: Arc<Server>,
-}
-
-/// The outcome of the start: the server's pid, or the stage that failed and its `errno`.
+/// The outcome of the start: the pid of the program, or the stage that failed and its `errno`.
 pub(super) type Started = Result<u32, (Stage, i32)>;
 
-/// The state of a server, which the watcher shares: it is reaped even when its owner is dropped.
-#[derive(Debug)]
-pub(super) struct Server {
+/// The state of a tree, which the watcher shares: it is reaped even when its owner is dropped.
+pub(crate) struct Shared {
     pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
     /// The time before its start, in clock ticks since boot.
     pub(super) since: u64,
-    pub(super) started: watch::Sender<Option<Started>>,
+    pub(super) started: OnceLock<Started>,
     pub(super) ending: Ending,
     pub(super) leaf: Result<Leaf, String>,
     pub(super) pid_namespace: bool,
     pub(super) identity: Option<Cookie>,
     entry: Mutex<Option<Entry>>,
-    containment: Containment,
+    pub(super) containment: Containment,
     /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
     pub(super) guardian_end: OnceLock<String>,
     pub(super) conclusion: Mutex<Conclusion>,
-    /// The owner of the guardian's process, where it was not started by this crate.
-    pub(super) parent: Mutex<Option<Box<dyn Parent>>>,
+    /// Reaps the guardian by the owner of its process, where this crate has not started it.
+    pub(super) reap: Mutex<Option<Reap>>,
+    /// The name of the program in the record of the end, which a launcher keeps by itself.
+    pub(super) program: OnceLock<String>,
 }
 
-/// An owner of a child process, which alone may reap it.
-pub(super) trait Parent: fmt::Debug + Send {
-    fn reap(self: Box<Self>) -> io::Result<Option<process::ExitStatus>>;
-}
+pub(crate) type Reap = Box<dyn FnOnce() -> io::Result<Option<ExitStatus>> + Send>;
 
-impl Server {
+impl Shared {
     pub(super) fn new(
         guardian: GuardianHandle,
         place: Place,
@@ -81,7 +67,7 @@ impl Server {
             guardian,
             start_time: OnceLock::new(),
             since: place.since,
-            started: watch::Sender::new(None),
+            started: OnceLock::new(),
             ending: Ending::new(),
             leaf: place.leaf,
             pid_namespace,
@@ -90,7 +76,8 @@ impl Server {
             entry: Mutex::new(place.entry),
             containment,
             guardian_end: OnceLock::new(),
-            parent: Mutex::new(None),
+            reap: Mutex::new(None),
+            program: OnceLock::new(),
         })
     }
 
@@ -103,21 +90,10 @@ impl Server {
         let end = Instant::now() + limit;
         if self.guardian.wait_exit(limit) {
             self.guardian_exited();
-            while !self.ending.is_over() && Instant::now() < end {
-                thread::sleep(Duration::from_millis(1));
-            }
+            let left = end.saturating_duration_since(Instant::now());
+            self.ending.wait(left, State::over);
         }
         self.ending.is_proven()
-    }
-
-    pub(super) async fn started(&self) -> Option<Started> {
-        let mut started = self.started.subscribe();
-        tokio::select! {
-            biased;
-            started = started.wait_for(Option::is_some) => started.ok().and_then(|s| *s),
-            // Both reports may have arrived since the branch above was polled.
-            () = self.ending.over() => *self.started.borrow(),
-        }
     }
 
     pub(super) fn note_start(&self, pid: u32) {
@@ -126,7 +102,12 @@ impl Server {
         if let Some(entry) = &*self.lock_entry() {
             entry.started(pid, start_time);
         }
-        self.started.send_replace(Some(Ok(pid)));
+        self.settle_start(Ok(pid));
+    }
+
+    pub(super) fn settle_start(&self, started: Started) {
+        let _ = self.started.set(started);
+        self.ending.wake_all();
     }
 
     /// Returns the start time of the guardian's child `pid`. A stopped host reads the report late:
@@ -154,7 +135,7 @@ impl Server {
             self.advance(Event::Again);
             return Ok(());
         }
-        if self.ending.is_over() {
+        if self.ending.look().over().is_some() {
             return Ok(());
         }
         let told = self.guardian.kill();
@@ -190,12 +171,20 @@ impl Server {
         self.guardian_end.get().map_or("ended", String::as_str)
     }
 
-    pub(super) fn main_pid(&self) -> Option<u32> {
-        self.started.borrow().and_then(Result::ok)
+    pub(crate) fn main_pid(&self) -> Option<u32> {
+        self.started.get()?.ok()
     }
 
     pub(super) fn start_time(&self) -> Option<u64> {
         self.start_time.get().copied().flatten()
+    }
+
+    pub(super) fn server_identity(&self) -> ServerIdentity {
+        match self.main_pid() {
+            Some(pid) => ServerIdentity::process(pid, self.start_time()),
+            // The guardian was killed before it could report one.
+            None => ServerIdentity::Other(format!("guardian {}", self.guardian.pid())),
+        }
     }
 
     pub(super) fn lock_entry(&self) -> MutexGuard<'_, Option<Entry>> {
@@ -203,64 +192,9 @@ impl Server {
     }
 }
 
-impl GuardedServer {
-    pub(super) fn new(server: Arc<Server>) -> Self {
-        Self { server }
-    }
-}
-
-#[async_trait]
-impl ProcessTerminator for GuardedServer {
-    fn identity(&self) -> ServerIdentity {
-        match self.server.main_pid() {
-            Some(pid) => ServerIdentity::process(pid, self.server.start_time()),
-            // The guardian was killed before it could report one.
-            None => ServerIdentity::Other(format!("guardian {}", self.server.guardian.pid())),
-        }
-    }
-
-    fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::new(self.server.containment.clone())
-            .stdin_eof()
-            .polite_signal()
-    }
-
-    async fn exited(&self) -> ExitStatus {
-        self.server.ending.exited().await
-    }
-
-    async fn request_end(&self) -> Result<(), StepError> {
-        let asked = self.server.ask();
-        asked.map_err(|error| StepError::new("tell the guardian to send SIGTERM", error))
-    }
-
-    async fn force_end(&self) -> Result<(), StepError> {
-        let forced = self.server.force();
-        forced.map_err(|error| StepError::new("tell the guardian to send SIGKILL", error))
-    }
-
-    async fn gone(&self) -> Result<Gone, StepError> {
-        self.server.ending.gone().await
-    }
-
-    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        if self.server.ending.is_proven() {
-            return Ok(Vec::new());
-        }
-        const ACTION: &str = "look for its processes";
-        let server = Arc::clone(&self.server);
-        let alive = blocking(move || server.living_processes()).await;
-        let alive = alive.map_err(|error| StepError::new(ACTION, error))?;
-        alive.map_err(|error| StepError::new(ACTION, error))
-    }
-
-    fn kill_now(&self) {
-        if let Err(error) = self.server.force() {
-            // Also called while a panic unwinds, where another panic would abort.
-            sys::shielded(|| {
-                tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
-            });
-        }
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {:?}", self.server_identity(), self.ending)
     }
 }
 
@@ -276,7 +210,7 @@ mod tests {
     use crate::program::{self, Received, SpawnRequest};
 
     /// Starts a server that sleeps. Returns it and the pid of its process.
-    fn server() -> (Arc<Server>, u32) {
+    fn server() -> (Arc<Shared>, u32) {
         let null = File::open("/dev/null").unwrap();
         let request = SpawnRequest {
             program: c"/bin/sleep",
@@ -303,7 +237,7 @@ mod tests {
                 grace: Duration::ZERO,
             },
         };
-        (Server::new(guardian, place, containment), pid)
+        (Shared::new(guardian, place, containment), pid)
     }
 
     #[test]

@@ -1,24 +1,28 @@
-//! Does what the [conclusion](mcp_tree::conclusion) asks for, on the watcher's thread, the search's,
+//! Does what the [conclusion](crate::conclusion) asks for, on the watcher's thread, the search's,
 //! or a retrying caller's.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 
-use super::server::Server;
+use super::shared::Shared;
 use super::{look, strays};
 use crate::cgroup::Leaf;
+use crate::conclusion::decide::{Holder, Main};
+use crate::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next, Proof};
 use crate::sys::{self, Pid, ProcessState, Seen};
-use mcp_tree::conclusion::decide::{Holder, Main};
-use mcp_tree::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next, Proof};
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 
-impl Server {
+impl Shared {
     pub(super) fn advance(self: &Arc<Self>, event: Event) {
         // No lock is held while wakers, foreign code, run.
         let Acts { exit, proof, next } = self.conclusion().on(event);
         let is_proven = matches!(proof, Some(Proof::Gone(_)));
+        if let (Some(program), Some(Proof::Gone(gone))) = (self.program.get(), &proof) {
+            let (pid, swept, proof) = (self.main_pid(), gone.swept_count, &gone.evidence);
+            sys::shielded(|| tracing::info!(program, pid, ?exit, swept, ?proof, "tree ended"));
+        }
         if let Some(Proof::Lost(why)) = &proof {
             sys::shielded(|| tracing::error!(guardian = self.guardian.pid(), "{why}"));
         }

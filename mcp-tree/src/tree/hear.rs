@@ -7,14 +7,14 @@ use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::server::Server;
+use super::shared::Shared;
+use crate::conclusion::{Event, FinalReport};
+use crate::launch::how_it_ended;
 use crate::program::Received;
 use crate::program::ending::UNPROVEN;
 use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
 use crate::sys;
 use crate::sys::watch::Interest;
-use mcp_tree::conclusion::{Event, FinalReport};
-use mcp_tree::launch::how_it_ended;
 
 /// The reports of one pass over the socket.
 #[derive(Default)]
@@ -26,9 +26,9 @@ struct Heard {
     failed: Option<(Stage, i32)>,
 }
 
-struct Socket(Arc<Server>);
+struct Socket(Arc<Shared>);
 
-struct Process(Arc<Server>);
+struct Process(Arc<Shared>);
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -42,7 +42,7 @@ impl AsFd for Process {
     }
 }
 
-impl Server {
+impl Shared {
     /// Watches for the guardian's reports and its end. After an error, nothing is watched.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let (socket, process) = (Arc::clone(self), Arc::clone(self));
@@ -83,7 +83,7 @@ impl Server {
         };
         // Published now: a cgroup that cannot be removed is not why the start failed.
         if let Some(failed) = heard.failed {
-            self.started.send_replace(Some(Err(failed)));
+            self.settle_start(Err(failed));
         }
         self.advance(Event::Reported(FinalReport {
             exit: heard.exit,
@@ -140,9 +140,9 @@ impl Server {
     }
 
     fn reap_guardian(&self) -> String {
-        let mut parent = self.parent.lock().unwrap_or_else(PoisonError::into_inner);
-        let reaped = match parent.take() {
-            Some(parent) => parent.reap(),
+        let mut reap = self.reap.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaped = match reap.take() {
+            Some(reap) => reap(),
             None => self.guardian.try_reap(),
         };
         let guardian = self.guardian.pid();

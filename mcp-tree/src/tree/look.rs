@@ -5,12 +5,12 @@ use std::io;
 
 use mcp_lifecycle_core::launch::Remnant;
 
-use super::server::Server;
+use super::shared::Shared;
+use crate::conclusion::decide::Main;
 use crate::orphans::{self, Where};
 use crate::sys::{self, ProcessState, Seen};
-use mcp_tree::conclusion::decide::Main;
 
-impl Server {
+impl Shared {
     /// Names the living processes, and the zombies that cannot be reaped.
     pub(super) fn living_processes(&self) -> io::Result<Vec<Remnant>> {
         let all = sys::see_all()?;

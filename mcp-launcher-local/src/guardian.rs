@@ -1,0 +1,106 @@
+//! Containment by guardian: the default on Linux. Each server is an `mcp_tree::Tree`.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::launch::{
+    Containment, ExitStatus, Gone, LaunchErrorKind, LaunchedServer, ProcessTerminator, Remnant,
+    ServerIdentity, StepError, TerminationSemantics,
+};
+use mcp_tree::Tree;
+pub(crate) use mcp_tree::plan::Plan;
+pub(crate) use mcp_tree::probe::{Found, known, probe};
+
+use crate::blocking::blocking;
+use crate::command::Command;
+use crate::{pipes, sys};
+
+pub(crate) struct Spawned {
+    launched: LaunchedServer,
+    tree: Arc<Tree>,
+    command: Command,
+}
+
+/// Starts a guardian, which starts `command`.
+pub(crate) fn spawn(
+    command: Command,
+    plan: Plan,
+    containment: Containment,
+) -> Result<Spawned, LaunchErrorKind> {
+    let (ours, theirs) = pipes::open()?;
+    let streams = [&theirs.stdin, &theirs.stdout, &theirs.stderr];
+    let tree = Tree::launch(&command, streams.map(|it| it.as_fd()), plan, containment)?;
+    let tree = Arc::new(tree);
+    let launched = LaunchedServer::new(
+        ours.stdin,
+        ours.stdout,
+        Some(Box::new(ours.stderr)),
+        Arc::new(GuardedServer(Arc::clone(&tree))),
+    );
+    Ok(Spawned {
+        launched,
+        tree,
+        command,
+    })
+}
+
+impl Spawned {
+    /// Waits until the server's program runs, or has ended. Kills everything if dropped before
+    /// that.
+    pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
+        self.tree.started(&self.command).await?;
+        Ok(self.launched)
+    }
+}
+
+#[derive(Debug)]
+struct GuardedServer(Arc<Tree>);
+
+#[async_trait]
+impl ProcessTerminator for GuardedServer {
+    fn identity(&self) -> ServerIdentity {
+        self.0.identity()
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::new(self.0.containment().clone())
+            .stdin_eof()
+            .polite_signal()
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        self.0.ending().exited().await
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        let asked = self.0.ask();
+        asked.map_err(|error| StepError::new("tell the guardian to send SIGTERM", error))
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        let forced = self.0.kill();
+        forced.map_err(|error| StepError::new("tell the guardian to send SIGKILL", error))
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        self.0.ending().gone().await
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        const ACTION: &str = "look for its processes";
+        let tree = Arc::clone(&self.0);
+        let alive = blocking(move || tree.survivors()).await;
+        let alive = alive.map_err(|error| StepError::new(ACTION, error))?;
+        alive.map_err(|error| StepError::new(ACTION, error))
+    }
+
+    fn kill_now(&self) {
+        if let Err(error) = self.0.kill() {
+            // Also called while a panic unwinds, where another panic would abort.
+            sys::shielded(|| {
+                tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
+            });
+        }
+    }
+}
