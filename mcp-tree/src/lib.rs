@@ -20,6 +20,9 @@ pub mod conclusion;
 mod contained;
 #[doc(hidden)]
 pub mod ending;
+#[cfg(unix)]
+#[doc(hidden)]
+pub mod direct;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod launch;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::ExitCode;
 
+use mcp_tree::direct::package_of;
 use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer, StopReport};
 use serde_json::{Value, json};
 
@@ -35,7 +36,9 @@ pub(crate) fn name_of(server: &KnownServer) -> String {
     let leader = leader.filter(|it| Some(it.pid) == server.leader);
     let named = leader.chain(&server.processes).map(|process| {
         let words = process.command_line();
-        (!words.is_empty()).then(|| name::of(&words, &process.name))
+        let package = words.iter().find_map(|word| package_of(word.as_ref()));
+        let name = package.map(|package| name::plain(&package));
+        name.or_else(|| (!words.is_empty()).then(|| name::of(&words, &process.name)))
     });
     // A process that is exiting has no command line any more.
     let found = named.flatten().next();

@@ -7,6 +7,8 @@ mod report;
 use std::process::ExitCode;
 
 use mcp_guardian::exit::ExitStatus;
+#[cfg(unix)]
+use mcp_tree::direct::Start;
 use mcp_tree::{Require, Wrapper};
 
 use crate::failure::Failure;
@@ -48,6 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     #[cfg(target_os = "linux")]
     by_guardian(options, &mut wrapper)?;
+    #[cfg(all(unix, not(target_os = "linux")))]
+    start_directly(options, &mut wrapper);
     let ended = wrapper.run();
     match ended.map_err(|error| Failure::launch(&error))? {
         // All 32 bits; `ExitCode` has only eight.
@@ -77,6 +81,7 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
     let path = options.path.filter(|_| !options.sigkill_as_code);
     wrapper.path = path.and_then(crate::options::path);
     crate::containers::accompany(options, wrapper)?;
+    start_directly(options, wrapper);
     if options.group {
         return Ok(());
     }
@@ -88,6 +93,19 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
     let program = wrapper.program.display();
     Failure::wrapper(format_args!("{program} has a process group alone: {error}")).say();
     Ok(())
+}
+
+/// Puts the package in the place of its runner, if it is certain which one that is.
+#[cfg(unix)]
+fn start_directly(options: &Options, wrapper: &mut Wrapper) {
+    if options.no_direct {
+        return;
+    }
+    let runner = wrapper.program.clone();
+    if let Start::Installs(package) = wrapper.start_directly(options.direct_age) {
+        let runner = runner.display();
+        Failure::wrapper(format_args!("{runner} installs {package} first")).say();
+    }
 }
 
 /// Refuses options that are not supported.

@@ -72,8 +72,8 @@ const RUNNERS: &[Runner] = &[
     runner(
         "mcp-contain",
         "run",
-        "--containers --lazy --no-mark --restart",
-        "--grace --idle --keep --log --memory --name --path --report --require",
+        "--containers --lazy --no-direct --no-mark --restart",
+        "--direct-age --grace --idle --keep --log --memory --name --path --report --require",
     ),
 ];
 

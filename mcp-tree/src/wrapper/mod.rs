@@ -24,6 +24,8 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::command::Command;
+#[cfg(unix)]
+use crate::direct::{self, Start};
 use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 
@@ -83,6 +85,8 @@ pub struct Wrapper {
     /// have ended. The guardian waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the
     /// grace and 15 s, and has no proof of the end without it.
     pub companion: Option<Arc<OwnedFd>>,
+    /// The server's `argv[0]`; by default the program.
+    arg0: Option<OsString>,
 }
 
 /// The containment that a wrapped server needs.
@@ -162,7 +166,25 @@ impl Wrapper {
             sigkill_as_code: false,
             report: None,
             companion: None,
+            arg0: None,
         }
+    }
+
+    /// Replaces a runner by the package that it would start, if it is certain which one that is:
+    /// see [`direct`](crate::direct). To be called last, and from the server's working directory.
+    #[cfg(unix)]
+    pub fn start_directly(&mut self, age: Duration) -> Start {
+        let Ok(mut command) = self.command(None) else {
+            return Start::Unchanged;
+        };
+        let start = direct::replace(&mut command, age);
+        if start == Start::Direct {
+            self.program = command.program.into();
+            self.arg0 = Some(command.arg0);
+            self.args = command.args;
+            self.env = command.env.into_iter().collect();
+        }
+        start
     }
 
     /// Opens the log. Only a file is accepted.
@@ -203,7 +225,7 @@ impl Wrapper {
         let program = resolve(&self.program, &env, directory)?;
         let mut command = Command {
             program,
-            arg0: self.program.clone(),
+            arg0: self.arg0.as_ref().unwrap_or(&self.program).clone(),
             args: self.args.clone(),
             env,
             identity: identity.filter(|_| self.mark).cloned(),
