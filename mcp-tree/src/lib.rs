@@ -18,11 +18,11 @@ pub mod command_line;
 pub mod conclusion;
 #[cfg(all(target_os = "linux", feature = "process-wrap"))]
 mod contained;
-#[doc(hidden)]
-pub mod ending;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod direct;
+#[doc(hidden)]
+pub mod ending;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod launch;
