@@ -6,9 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Stdio};
 
 use futures_util::future::join_all;
+use mcp_lifecycle_conformance::Fixture;
 use mcp_tree::{Contained, Ended};
 use process_wrap::tokio::CommandWrap;
 use rmcp::RoleClient;
+use rmcp::model::CallToolRequestParams;
 use rmcp::service::{RunningService, ServiceExt};
 use rmcp::transport::TokioChildProcess;
 use tokio::process::Command;
@@ -33,6 +35,13 @@ const SERVING: &[(&[&str], &[&str])] = &[
     ),
     (&["junk-stdout"], &["server"]),
     (&["stderr-flood"], &["server"]),
+    (&["stdout-flood"], &["server"]),
+];
+
+/// Servers that misbehave in a call.
+const CALLED: &[(&[&str], &[&str])] = &[
+    (&["dies-mid-call"], &["server"]),
+    (&["holds-stdout"], &["server", "holder"]),
 ];
 
 /// Servers that no client can start, or that stop reading.
@@ -42,7 +51,23 @@ const OTHERS: &[(&[&str], &[&str])] = &[
     (&["never-reads-stdin"], &["server"]),
     (&["sigstop"], &["server"]),
     (&["crash-loop", "--stderr", "cannot bind"], &["server"]),
+    (&["wrong-version"], &["server"]),
+    (
+        &["exits-during-handshake", "--stderr", "no licence"],
+        &["server"],
+    ),
+    (&["handshake-then-exit"], &["server"]),
 ];
+
+/// All rows of the survivor matrix.
+fn all() -> impl Iterator<Item = &'static (&'static [&'static str], &'static [&'static str])> {
+    SERVING.iter().chain(CALLED).chain(OTHERS)
+}
+
+#[test]
+fn the_rows_are_those_of_the_matrix() {
+    assert_eq!(all().count(), Fixture::all().len());
+}
 
 fn transport(
     address: String,
@@ -68,12 +93,18 @@ async fn serve(transport: TokioChildProcess) -> RunningService<RoleClient, ()> {
 /// Serves each row, waits until all of it runs, and lets `end` end it.
 async fn each(rig: &Rig, end: impl AsyncFn(RunningService<RoleClient, ()>)) {
     let end = &end;
-    let rows = SERVING.iter().map(async |(args, _)| {
+    let serving = || SERVING.iter().chain(CALLED);
+    let rows = serving().map(async |(args, _)| {
         let (transport, outcome) = transport(rig.alive.address(), args);
         (args, serve(transport).await, outcome)
     });
     let rows = join_all(rows).await;
-    for role in SERVING.iter().flat_map(|(_, roles)| *roles) {
+    for (_, service, _) in &rows[SERVING.len()..] {
+        let peer = service.peer().clone();
+        // Never answered.
+        tokio::spawn(async move { peer.call_tool(CallToolRequestParams::new("echo")).await });
+    }
+    for role in serving().flat_map(|(_, roles)| *roles) {
         rig.accept(role).await;
     }
     let rows = rows.into_iter().map(async |(args, service, outcome)| {
@@ -102,7 +133,7 @@ fn a_client_of_rmcp_that_is_dropped_leaves_nothing() {
 #[test]
 fn a_transport_of_rmcp_that_is_dropped_leaves_nothing() {
     test("rmcp, dropped transports", async |rig| {
-        for (args, roles) in SERVING.iter().chain(OTHERS) {
+        for (args, roles) in all() {
             let (transport, outcome) = transport(rig.alive.address(), args);
             rig.accept(roles[0]).await;
             drop(transport);
@@ -118,7 +149,7 @@ fn a_transport_of_rmcp_that_is_dropped_outside_a_runtime_leaves_nothing() {
     let rig = Rig::new("rmcp, without a runtime");
     let runtime = runtime();
     let transports = runtime.block_on(async {
-        let rows = SERVING.iter().chain(OTHERS).map(async |(args, roles)| {
+        let rows = all().map(async |(args, roles)| {
             let (transport, _) = transport(rig.alive.address(), args);
             rig.accept(roles[0]).await;
             transport
@@ -159,7 +190,7 @@ fn role() {
     };
     let _entered = runtime();
     let _entered = _entered.enter();
-    let rows = SERVING.iter().chain(OTHERS);
+    let rows = all();
     let transports: Vec<_> = rows
         .map(|(args, _)| transport(alive.clone(), args))
         .collect();
@@ -183,7 +214,7 @@ fn a_host_of_rmcp_that_is_killed_leaves_nothing() {
     let rig = Rig::new("rmcp, killed");
     let mut host = host(&rig);
     rig.alive.block_on(async {
-        for (_, roles) in SERVING.iter().chain(OTHERS) {
+        for (_, roles) in all() {
             for role in *roles {
                 rig.accept(role).await;
             }

@@ -9,7 +9,11 @@ mod contained_child;
 mod eras;
 mod host_ends;
 mod ownership;
+#[cfg(target_os = "linux")]
+mod process_wrap_cases;
 mod real_servers;
 mod shutdown;
 mod support;
 mod transport;
+#[cfg(target_os = "linux")]
+mod tree;
