@@ -1,7 +1,16 @@
-//! A tree of processes on one machine: started, recorded, found, ended, proven.
+#![doc = include_str!("../README.md")]
 //!
-//! Nothing here waits in an async runtime. Its API serves the launchers of this workspace, and
-//! changes without notice.
+//! # The states of a tree
+//!
+//! ```text
+//! spawn ──▶ running ──program exits, others live──▶ running ──the last one is reaped──▶ proven
+//!              │                                       ▲                                  ▲
+//!              ├──ask: SIGTERM─────────────────────────┘                                  │
+//!              ├──kill, drop, or this process is killed: SIGKILL, until none is left──────┤
+//!              └──its guardian is killed: SIGKILL to what is found──▶ unproven ──wait─────┘
+//! ```
+//!
+//! The hidden items serve the launchers of this workspace, and change without notice.
 
 #[cfg(target_os = "linux")]
 #[doc(hidden)]

@@ -46,8 +46,7 @@ struct Between {
 }
 
 impl Attached {
-    /// Attaches a guardian to a command. `mark` is the guardian's only variable; `grace` as in a
-    /// [request](SpawnRequest::grace).
+    /// Attaches a guardian to a command. `mark` is its only variable; `grace` as in a request.
     pub fn new(
         command: &mut Command,
         mark: CString,

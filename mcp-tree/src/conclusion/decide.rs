@@ -45,7 +45,7 @@ pub enum Marked {
     Unknown(String),
 }
 
-/// The reparented processes that may be the server's, after that (`guardian::adopted`).
+/// The reparented processes that may be the server's, after that (`adopted`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adopted {
     Nobody,

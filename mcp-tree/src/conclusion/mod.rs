@@ -1,6 +1,6 @@
 //! The state machine of a server's end, from the guardian's final report, its end without one, or
 //! in a group the leader's exit, to the proof. Pure: callbacks on any thread only carry events, and
-//! the edges act: `guardian::conclude`, and `group::server`.
+//! the edges act: `tree::conclude`, and `group::server`.
 //!
 //! ```text
 //! Running ──Reported | GuardianEnded──▶ Emptying ──Emptied──▶ Searching ──Searched──▶ Settled

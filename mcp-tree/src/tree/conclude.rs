@@ -21,10 +21,10 @@ impl Shared {
         let is_proven = matches!(proof, Some(Proof::Gone(_)));
         if let (Some(program), Some(Proof::Gone(gone))) = (self.program.get(), &proof) {
             let (pid, swept, proof) = (self.main_pid(), gone.swept_count, &gone.evidence);
-            sys::shielded(|| tracing::info!(program, pid, ?exit, swept, ?proof, "tree ended"));
+            crate::logged!(info, program, pid, ?exit, swept, ?proof, "tree ended");
         }
         if let Some(Proof::Lost(why)) = &proof {
-            sys::shielded(|| tracing::error!(guardian = self.guardian.pid(), "{why}"));
+            crate::logged!(error, guardian = self.guardian.pid(), "{why}");
         }
         self.ending.publish(exit, proof);
         if is_proven {
@@ -153,7 +153,7 @@ impl Shared {
             return;
         };
         if let Err(error) = look::kill(pid.as_u32(), |seen| self.is_main(seen)) {
-            sys::shielded(|| tracing::warn!(%error, "a server cannot be killed"));
+            crate::logged!(warn, %error, "a server cannot be killed");
         }
         let still = || match sys::look_at(pid.as_u32()) {
             Ok(seen) => Ok(seen.is_some_and(|seen| self.is_main(&seen))),
@@ -163,9 +163,7 @@ impl Shared {
         if let Err(error) = sys::watch_process(pid, still, move || {
             server.ending.publish(Some(ExitStatus::Unknown), None);
         }) {
-            sys::shielded(|| {
-                tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
-            });
+            crate::logged!(warn, pid = pid.as_u32(), %error, "a server cannot be watched");
         }
     }
 
@@ -180,7 +178,7 @@ impl Shared {
 fn killed(leaf: &Leaf, main: Option<u32>) -> Inside {
     let mut members = leaf.members().unwrap_or_default();
     if let Err(error) = leaf.kill() {
-        sys::shielded(|| tracing::warn!(%error, "a cgroup cannot be killed"));
+        crate::logged!(warn, %error, "a cgroup cannot be killed");
     }
     members.retain(|pid| Some(*pid) != main);
     let name = |pid: &u32| (*pid, sys::name_of(*pid).unwrap_or_default());

@@ -69,7 +69,7 @@ impl Shared {
                 Ok(Received::Closed) => break Interest::Done,
                 Err(error) => {
                     let guardian = self.guardian.pid();
-                    sys::shielded(|| tracing::warn!(guardian, %error, "unusable report"));
+                    crate::logged!(warn, guardian, %error, "unusable report");
                     // An invalid report is skipped; one that could not be received is still queued.
                     if error.kind() != io::ErrorKind::InvalidData {
                         break Interest::More;
@@ -133,7 +133,7 @@ impl Shared {
         }
         if !self.conclusion().has_begun() {
             let guardian = self.guardian.pid();
-            sys::shielded(|| tracing::warn!(guardian, "a guardian {how} without a report"));
+            crate::logged!(warn, guardian, "a guardian {how} without a report");
         }
         self.advance(Event::GuardianEnded(how.clone()));
         Interest::Done
@@ -149,16 +149,15 @@ impl Shared {
         match &reaped {
             Ok(Some(_)) => {}
             // It stays a zombie for as long as the tracer likes.
-            Ok(None) => sys::shielded(|| {
-                tracing::warn!(
-                    guardian,
-                    "a guardian has ended and is held by a tracer: it stays a zombie until that \
+            Ok(None) => crate::logged!(
+                warn,
+                guardian,
+                "a guardian has ended and is held by a tracer: it stays a zombie until that \
                      lets go"
-                );
-            }),
-            Err(error) => sys::shielded(|| {
-                tracing::debug!(%error, "the guardian was reaped by another part of the host");
-            }),
+            ),
+            Err(error) => {
+                crate::logged!(debug, %error, "the guardian was reaped by another part of the host")
+            }
         }
         how_it_ended(&reaped)
     }

@@ -109,9 +109,7 @@ impl Shared {
             let is_it = |now: &Seen| now.start_time == seen.start_time && now.parent == seen.parent;
             if let Err(error) = kill(seen.pid, is_it) {
                 let pid = seen.pid;
-                sys::shielded(
-                    || tracing::debug!(pid, %error, "a process of a server cannot be killed"),
-                );
+                crate::logged!(debug, pid, %error, "a process of a server cannot be killed");
             }
         }
     }

@@ -85,7 +85,7 @@ impl Shared {
     /// `limit`.
     pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
         if let Err(error) = self.force() {
-            sys::shielded(|| tracing::warn!(%error, "the guardian cannot be told"));
+            crate::logged!(warn, %error, "the guardian cannot be told");
         }
         let end = Instant::now() + limit;
         if self.guardian.wait_exit(limit) {
@@ -151,13 +151,11 @@ impl Shared {
             if decide::may_replace(is_held, was_cut)
                 && let Err(error) = self.guardian.abandon()
             {
-                sys::shielded(|| {
-                    tracing::warn!(%error, "a guardian that a tracer holds cannot be replaced");
-                });
+                crate::logged!(warn, %error, "a guardian that a tracer holds cannot be replaced");
             }
         }
         if let Ok(Err(error)) = &cut {
-            sys::shielded(|| tracing::warn!(%error, "a cgroup cannot be killed"));
+            crate::logged!(warn, %error, "a cgroup cannot be killed");
         }
         if was_cut { Ok(()) } else { told }
     }

@@ -71,7 +71,7 @@ impl Place {
 fn leaf(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
     let parent = plan.cgroups.as_ref().map_err(ToString::to_string)?;
     new_leaf(parent, server).map_err(|error| {
-        sys::shielded(|| tracing::warn!(%error, "a server starts without a cgroup of its own"));
+        crate::logged!(warn, %error, "a server starts without a cgroup of its own");
         format!("it could not be made: {error}")
     })
 }
@@ -115,7 +115,7 @@ impl Tree {
                 return Err(undone(error, &what));
             }
             // The guardian was killed: the owner will learn which processes may be left.
-            sys::shielded(|| tracing::warn!(guardian, %error, "a new server could not be watched"));
+            crate::logged!(warn, guardian, %error, "a new server could not be watched");
         }
         Ok(tree)
     }
