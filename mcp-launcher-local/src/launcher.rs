@@ -36,9 +36,14 @@ pub struct LocalLauncher {
     isolation: Isolation,
     required: Vec<Guarantee>,
     posthumous_grace: Duration,
+    direct: bool,
 }
 
 const NAME: &str = "local";
+
+/// The greatest age of npm's last look at the registry.
+#[cfg(unix)]
+const DIRECT_AGE: Duration = Duration::from_secs(24 * 3600);
 
 impl LocalLauncher {
     /// A launcher with the best containment this machine has.
@@ -103,6 +108,17 @@ impl LocalLauncherBuilder {
         self
     }
 
+    /// Sets whether a server behind `npx` or `npm exec` is started by the entry of its package, so
+    /// that npm does not stay. `false` by default.
+    ///
+    /// Only where npm's own cache says with certainty what npm would start: an exact version, or a
+    /// tag that npm has looked up within a day. The registry is not asked. Without effect on
+    /// Windows.
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.launcher.direct = direct;
+        self
+    }
+
     /// Makes the launcher.
     pub fn build(self) -> LocalLauncher {
         self.launcher
@@ -117,8 +133,8 @@ impl ServerLauncher for LocalLauncher {
 
     fn fingerprint(&self) -> Option<String> {
         Some(format!(
-            "{:?} {:?} {:?}",
-            self.isolation, self.required, self.posthumous_grace
+            "{:?} {:?} {:?} {}",
+            self.isolation, self.required, self.posthumous_grace, self.direct
         ))
     }
 
@@ -140,7 +156,7 @@ impl ServerLauncher for LocalLauncher {
     ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
-        let grace = self.posthumous_grace;
+        let (grace, direct) = (self.posthumous_grace, self.direct);
         let owned = spec.clone();
         // If this future is dropped, so is the result, which kills the server.
         let spawned = blocking(move || {
@@ -153,8 +169,12 @@ impl ServerLauncher for LocalLauncher {
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
             }
-            plan.with_posthumous_grace(grace)
-                .spawn(Command::prepare(&owned)?)
+            let mut command = Command::prepare(&owned)?;
+            #[cfg(unix)]
+            if direct {
+                mcp_tree::direct::replace(&mut command, DIRECT_AGE);
+            }
+            plan.with_posthumous_grace(grace).spawn(command)
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
         spawned.started().await.map_err(fail)
@@ -193,5 +213,7 @@ mod tests {
             .posthumous_grace(Duration::from_secs(2))
             .build();
         assert_ne!(plain, patient.fingerprint());
+        let direct = LocalLauncher::builder().direct(true).build();
+        assert_ne!(plain, direct.fingerprint());
     }
 }
