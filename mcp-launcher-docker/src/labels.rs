@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::engine::{Engine, EngineError, Found};
 use crate::ledger::Ledger;
 use crate::machine;
 
@@ -172,5 +173,47 @@ mod tests {
         let name = container_name("my server/ü", "0123456789abcdef");
         assert_eq!(name, "mcp-my-server---0123456789ab");
         assert!(container_name(&"x".repeat(500), "0").len() < 63);
+    }
+}
+
+/// The origin of a container's labels: an image that was committed from a container has its labels,
+/// and every container run from it inherits them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Own,
+    /// Inherited from its image: the container is a third party's.
+    Image,
+    /// Its image is gone and cannot be compared.
+    Unknown,
+}
+
+/// Compares with the image, unless the name proves that we created the container as a server: names
+/// are not inherited.
+pub(crate) async fn origin_of(
+    engine: &Engine,
+    found: &Found,
+    host: &Host<'_>,
+) -> Result<Origin, EngineError> {
+    let (Some(launch), Some(server)) = (host.get(LAUNCH), host.get(SERVER)) else {
+        return Ok(Origin::Unknown);
+    };
+    let role = host.get(ROLE);
+    let is_server = role.is_some_and(|role| role != Role::Nested.value());
+    if is_server && found.name == container_name(server, launch) {
+        return Ok(Origin::Own);
+    }
+    match engine.image_facts(&found.image).await {
+        Ok(image)
+            if image
+                .labels
+                .get(&key(host.instance, LAUNCH))
+                .map(String::as_str)
+                == Some(launch) =>
+        {
+            Ok(Origin::Image)
+        }
+        Ok(_) => Ok(Origin::Own),
+        Err(EngineError::Absent(_)) => Ok(Origin::Unknown),
+        Err(error) => Err(error),
     }
 }

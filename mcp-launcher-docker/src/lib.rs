@@ -83,7 +83,6 @@ mod launcher;
 mod ledger;
 mod machine;
 mod options;
-mod origin;
 mod orphans;
 mod supervised;
 mod wrapper;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::drain::{self, Signals};
-use super::unfinished::{Entry, Unfinished};
+use super::remove::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, Known, remove_until_absent};
 use crate::engine::{CreateError, Engine, EngineError, NEXT_EXIT, Pull, REMOVED};

@@ -15,7 +15,6 @@ mod drain;
 mod launch;
 mod remove;
 mod terminator;
-mod unfinished;
 mod watch;
 
 use std::sync::Arc;
@@ -27,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use drain::Signals;
 pub(crate) use launch::{Job, LATE_CREATE, launch, prepare};
+pub(crate) use remove::Unfinished;
 pub(crate) use remove::remove_until_absent;
 pub(crate) use terminator::semantics;
-pub(crate) use unfinished::Unfinished;
 
 use crate::engine::Engine;
 use crate::host::Host;

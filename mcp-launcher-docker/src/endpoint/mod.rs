@@ -1,7 +1,6 @@
 //! The address of the daemon, and its discovery.
 
-pub(crate) mod context;
-mod resolve;
+pub(crate) mod resolve;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

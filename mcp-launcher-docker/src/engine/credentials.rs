@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::endpoint::{Surroundings, context};
+use crate::endpoint::{Surroundings, resolve};
 
 const HUB: &str = "https://index.docker.io/v1/";
 
@@ -34,7 +34,7 @@ pub(super) async fn of(image: &str, limit: Duration) -> Result<Option<DockerCred
 }
 
 async fn stored(directory: &Path, registry: &str) -> Result<Option<DockerCredentials>, String> {
-    let mut config = context::config(directory).map_err(|error| error.to_string())?;
+    let mut config = resolve::config(directory).map_err(|error| error.to_string())?;
     // Nothing could end a helper that `docker_credential` runs.
     let mut take = |name| config.get_mut(name).map(Value::take).unwrap_or_default();
     let (helpers, store) = (take("credHelpers"), take("credsStore"));

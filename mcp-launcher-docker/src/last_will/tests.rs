@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 
-use super::process::{Order, spawn};
 use super::*;
+use super::{Order, spawn};
 use crate::fake::FakeEngine;
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tracing::{debug, warn};
 
 use super::home::{self, Home, Refused};
-use super::{domain, sockets};
+use super::sockets;
 
 /// The file names of ledgers end so.
 pub(super) const SUFFIX: &str = "ledger";
@@ -111,11 +111,11 @@ impl Place {
 impl ForeignLedgers {
     fn read(&mut self, home: Home, names: &[String]) {
         let home = Arc::new(home);
-        match domain::read(&home) {
+        match home::read_domain(&home) {
             Ok(domain) => self.domains.extend(domain),
             Err(error) => self
                 .unreadable
-                .push((home.path().join(domain::NAME), error)),
+                .push((home.path().join(home::DOMAIN), error)),
         }
         let instances = names
             .iter()

@@ -2,16 +2,19 @@
 //! this user can write to it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-pub(super) use mcp_guardian::state::Refused;
 use mcp_guardian::{private, state};
+use mcp_lifecycle_core::backend::random;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
+
+pub(super) use mcp_guardian::state::Refused;
 
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -130,4 +133,57 @@ pub(super) fn problem(refused: Refused) -> io::Error {
 
 fn foreign(problem: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, problem)
+}
+
+/// The file with the random name of the directory, generated at its first use.
+pub(super) const DOMAIN: &str = "domain";
+const LENGTH: usize = 32;
+
+pub(super) fn domain_of(home: &Home) -> io::Result<String> {
+    match read_domain(home)? {
+        Some(found) => Ok(found),
+        None => put_domain(home, &random::id()?),
+    }
+}
+
+pub(super) fn read_domain(home: &Home) -> io::Result<Option<String>> {
+    let file = match home.open_file(DOMAIN) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(LENGTH as u64 + 1).read_to_string(&mut text)?;
+    if text.len() != LENGTH {
+        let path = home.path().join(DOMAIN);
+        let problem = format!("{} is damaged; remove it", path.display());
+        return Err(io::Error::other(problem));
+    }
+    Ok(Some(text))
+}
+
+/// Makes sure that the directory keeps this name and that the file is recent.
+pub(super) fn keep_domain(home: &Home, domain: &str) -> io::Result<()> {
+    match home.open_file(DOMAIN) {
+        Ok(file) => file.set_modified(SystemTime::now()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => put_domain(home, domain).map(drop),
+        Err(error) => Err(error),
+    }
+}
+
+/// Names the directory, unless another process was first; then returns that name. Atomic.
+fn put_domain(home: &Home, domain: &str) -> io::Result<String> {
+    let nascent = format!("{DOMAIN}.{}", random::id()?);
+    let mut file = home.create_new(&nascent, PRIVATE)?;
+    let written = super::write(&mut file, domain.as_bytes());
+    let linked = written.and_then(|()| home.link(&nascent, DOMAIN));
+    home.remove(&nascent)?;
+    match linked {
+        Ok(()) => Ok(domain.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let gone = || io::Error::from(io::ErrorKind::NotFound);
+            read_domain(home)?.ok_or_else(gone)
+        }
+        Err(error) => Err(error),
+    }
 }

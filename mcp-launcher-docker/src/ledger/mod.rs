@@ -8,7 +8,6 @@
 //! another machine may not. So the directory has a random name, its *domain*, which every container
 //! carries.
 
-mod domain;
 mod foreign_ledgers;
 mod home;
 mod sockets;
@@ -58,7 +57,7 @@ impl Ledger {
     /// Takes a new ledger in the first usable directory, which is created if missing.
     pub(crate) fn take(place: &Place) -> io::Result<Self> {
         place.first(|home| {
-            let domain = domain::of(&home)?;
+            let domain = home::domain_of(&home)?;
             let instance = mcp_lifecycle_core::backend::random::id()?;
             let (file, noted) = (locked(&home, &instance, "")?, String::new());
             Ok(Self {
@@ -103,7 +102,7 @@ impl Ledger {
         }
         held.file.set_modified(SystemTime::now())?;
         // Its name is in the labels of all containers of this host.
-        domain::keep(&held.home, &self.domain)
+        home::keep_domain(&held.home, &self.domain)
     }
 
     /// Returns the directory of the ledger.

@@ -1,8 +1,6 @@
 mod body;
 mod kinds;
 mod pin;
-mod raw;
-mod size;
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -11,9 +9,9 @@ use serde::Serialize;
 use serde_json::json;
 
 pub(crate) use body::{Defaults, Plan, plan};
+pub use kinds::ByteSize;
 pub use kinds::{Init, Mount};
 pub use mcp_lifecycle_core::backend::options::PullPolicy;
-pub use size::ByteSize;
 
 mcp_lifecycle_core::server_options! {
     /// The options of a container, given as the options of its server's `ServerSpec`. Configuration

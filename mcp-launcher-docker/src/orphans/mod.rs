@@ -19,10 +19,9 @@ use tracing::{info, warn};
 use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found, State};
-use crate::labels::{self, Host};
+use crate::labels::{self, Host, Origin};
 use crate::ledger::{self, ForeignLedger, ForeignLedgers, Home, Place};
 use crate::machine;
-use crate::origin::{self, Origin};
 use verdict::{Ledgers, Me, Verdict, Why, judge};
 
 pub(crate) const PARALLEL: usize = 8;
@@ -280,7 +279,7 @@ async fn whose(
 ) -> Result<Option<Origin>, EngineError> {
     match engine.state(&found.id).await? {
         State::Absent => Ok(None),
-        _ => origin::of(engine, found, host).await.map(Some),
+        _ => labels::origin_of(engine, found, host).await.map(Some),
     }
 }
 

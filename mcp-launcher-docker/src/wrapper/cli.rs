@@ -2,11 +2,10 @@
 //! Podman, which has no daemon.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use std::{fmt, io};
 
 use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
@@ -104,5 +103,143 @@ mod tests {
         let text = format!("{cli:?}");
         assert!(text.contains("TOKEN"), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Creates {
+    /// The index of the labels among the arguments: right after `run`.
+    at: usize,
+    /// The flags before the command, for `ps` and `rm` later.
+    pub(super) globals: Vec<OsString>,
+    pub(super) names_engine: bool,
+    pub(super) is_docker: bool,
+}
+
+/// Global flags with a value that names the engine, of docker, podman and nerdctl.
+const ENGINE: &str = "-H --host -c --context --connection --url -n --namespace -a --address";
+
+/// Their other global flags with a value.
+const VALUED: &str = "--config -l --log-level --root --runroot --runtime --tlscacert --tlscert \
+    --tlskey --cgroup-manager --cni-netconfpath --cni-path --conmon --data-root --events-backend \
+    --hooks-dir --hosts-dir --identity --imagestore --module --network-cmd-path \
+    --network-config-dir --out --runtime-flag --snapshotter --storage-driver --storage-opt \
+    --tmpdir --volumepath";
+
+/// Returns how to label a command, if it creates a container.
+pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
+    let program = Path::new(program).file_stem()?.to_str()?;
+    if !matches!(program, "docker" | "podman" | "nerdctl") {
+        return None;
+    }
+    let mut at = 0;
+    let mut names_engine = false;
+    while let Some(arg) = args.get(at) {
+        let arg = arg.to_str()?;
+        if !arg.starts_with('-') {
+            break;
+        }
+        let name = arg.split('=').next().unwrap_or(arg);
+        let is_in = |list: &str| list.split(' ').any(|flag| flag == name);
+        // `-Hunix://...`, `-clab`
+        let short = ["-H", "-c"].iter().any(|flag| arg.starts_with(flag)) && arg.len() > 2;
+        names_engine |= short || is_in(ENGINE);
+        let value_follows = (is_in(ENGINE) || is_in(VALUED)) && !arg.contains('=');
+        at += 1 + usize::from(value_follows);
+    }
+    let globals = args.get(..at)?.to_vec();
+    if args.get(at).is_some_and(|arg| arg == "container") {
+        at += 1;
+    }
+    let command = args.get(at)?;
+    (command == "run" || command == "create").then(|| Creates {
+        at: at + 1,
+        globals,
+        names_engine,
+        is_docker: program == "docker",
+    })
+}
+
+impl Creates {
+    pub(super) fn labelled<'a>(
+        &self,
+        args: &[OsString],
+        labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Vec<OsString> {
+        let mut all = args.to_vec();
+        let flags = labels
+            .into_iter()
+            .flat_map(|(key, value)| ["--label".into(), format!("{key}={value}").into()]);
+        all.splice(self.at..self.at, flags);
+        all
+    }
+}
+
+#[cfg(test)]
+mod inject_tests {
+    use super::*;
+
+    fn find_in(command: &str) -> Option<(Creates, Vec<OsString>)> {
+        let mut words = command.split(' ').map(OsString::from);
+        let program = words.next().unwrap();
+        let args: Vec<_> = words.collect();
+        find(&program, &args).map(|creates| (creates, args))
+    }
+
+    fn labelled(command: &str) -> Option<String> {
+        let (creates, args) = find_in(command)?;
+        let (key, value) = ("k".to_owned(), "v".to_owned());
+        let args = creates.labelled(&args, [(&key, &value)]);
+        let args: Vec<_> = args.iter().filter_map(|arg| arg.to_str()).collect();
+        Some(args.join(" "))
+    }
+
+    #[test]
+    fn labels_go_right_after_the_command() {
+        let cases = [
+            ("docker run -i img", "run --label k=v -i img"),
+            ("/usr/bin/podman create img", "create --label k=v img"),
+            (
+                "docker -H unix:///x --debug container run img",
+                "-H unix:///x --debug container run --label k=v img",
+            ),
+            (
+                "podman --root /r --storage-driver vfs run img",
+                "--root /r --storage-driver vfs run --label k=v img",
+            ),
+            (
+                "docker --context=lab run img run",
+                "--context=lab run --label k=v img run",
+            ),
+        ];
+        for (command, expected) in cases {
+            assert_eq!(labelled(command).as_deref(), Some(expected), "{command}");
+        }
+    }
+
+    #[test]
+    fn other_commands_are_left_alone() {
+        for command in [
+            "docker exec -i c sh",
+            "docker",
+            "docker -H",
+            "docker compose run x",
+            "npx docker run",
+            "docker-compose run x",
+            "sh run",
+        ] {
+            assert_eq!(labelled(command), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn flags_that_name_the_engine_are_told() {
+        let names = |command| find_in(command).unwrap().0.names_engine;
+        assert!(names("docker -H unix:///x run img"));
+        assert!(names("docker -Hunix:///x run img"));
+        assert!(names("docker --context lab run img"));
+        assert!(names("docker -clab run img"));
+        assert!(!names("docker --log-level debug run img"));
+        assert!(!names("docker run -H x img"));
     }
 }

@@ -1,6 +1,4 @@
 mod cli;
-mod inject;
-mod mounts;
 mod nested;
 mod proxy;
 mod socket;

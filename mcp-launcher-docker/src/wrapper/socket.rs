@@ -1,6 +1,7 @@
 //! The path of a server's socket, and its permissions: those of the engine's socket, since a wrapper
 //! may run as another user, and a container may have the engine's group.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -54,4 +55,26 @@ pub(super) fn like(engine: Option<&Path>, socket: &Path) -> io::Result<()> {
         Err(_) => 0o600,
     };
     fs::set_permissions(socket, Permissions::from_mode(mode))
+}
+
+/// Arguments of `sh`: the proxy's socket, the engine's, and the command.
+const SCRIPT: &str = r#"mount --bind "$1" "$2" || exit 125; shift 2; exec "$@""#;
+
+pub(super) fn around(
+    program: &OsStr,
+    args: &[OsString],
+    proxy: &Path,
+    engine: &Path,
+    is_root: bool,
+) -> (OsString, Vec<OsString>) {
+    let mut all: Vec<OsString> = Vec::new();
+    if !is_root {
+        all.push("--map-root-user".into());
+    }
+    let fixed = ["--mount", "--propagation", "private", "--", "/bin/sh", "-c"];
+    all.extend(fixed.map(OsString::from));
+    all.extend([SCRIPT.into(), "sh".into(), proxy.into(), engine.into()]);
+    all.push(program.to_owned());
+    all.extend_from_slice(args);
+    ("unshare".into(), all)
 }

@@ -10,12 +10,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::cli::Cli;
-use super::inject::{self, Creates};
+use super::cli::{self, Cli, Creates};
 use super::nested::{End, Means, Nested};
 use super::proxy::{Additions, Proxy};
 use super::socket;
-use super::{ProxyMode, ReapPolicy, Settings, mounts};
+use super::{ProxyMode, ReapPolicy, Settings};
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::Engine;
 use crate::host::Host;
@@ -95,7 +94,7 @@ pub(super) fn prepare(
     let upstream = upstream.map_err(|error| debug!(%error, "no container engine"));
     let creates = spec
         .program()
-        .and_then(|program| inject::find(program, spec.args()));
+        .and_then(|program| cli::find(program, spec.args()));
     let way = choose(settings.proxy, creates, upstream.ok());
     if way == Way::Untracked && settings.proxy != ProxyMode::Always {
         return Ok(Tracking::Untracked(None));
@@ -196,7 +195,7 @@ fn by_proxy(
         .filter(|_| settings.private_mounts)
         .and_then(|engine| {
             let program = spec.program()?;
-            let around = mounts::around(program, spec.args(), &path, engine, is_root());
+            let around = socket::around(program, spec.args(), &path, engine, is_root());
             Some(around)
         });
     let changed = match command {
@@ -252,7 +251,7 @@ mod tests {
 
     fn creates(command: &str) -> Option<Creates> {
         let args: Vec<OsString> = command.split(' ').skip(1).map(Into::into).collect();
-        inject::find(command.split(' ').next().unwrap().as_ref(), &args)
+        cli::find(command.split(' ').next().unwrap().as_ref(), &args)
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The search for pods of dead hosts: their Lease is not renewed within its validity, by the searcher's
 //! clock. So a search takes that long if it meets such a Lease.
 
-mod silence;
 mod verdict;
 
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::error::{ClusterError, Meaning};
 use crate::facts::Facts;
 use crate::labels;
 use crate::pod::{remove_secret, until_end};
-use silence::silent;
+use verdict::silent;
 use verdict::{Seen, owner};
 
 const AT_ONCE: usize = 16;

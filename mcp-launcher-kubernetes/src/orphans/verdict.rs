@@ -1,10 +1,14 @@
 //! Reads hosts' Leases and the owners of pods. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::time::{Instant, sleep};
 
+use crate::cluster::Pauses;
+use crate::error::{ClusterError, Meaning};
 use crate::labels;
 use crate::lease::LONGEST;
 
@@ -123,5 +127,238 @@ mod tests {
         assert_eq!(was_renewed(&before, &[seen("u", "1")]), Some(false));
         assert_eq!(was_renewed(&before, &[seen("u", "2")]), Some(true));
         assert_eq!(was_renewed(&before, &[seen("v", "3")]), None);
+    }
+}
+
+/// Poll interval of undecided Leases.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Time limit of the whole observation, enough for a Lease of the longest validity.
+const SEARCH: Duration = Duration::from_secs(240);
+
+/// Time limits of a search without responses, or with rejected credentials.
+const UNHEARD: Duration = Duration::from_secs(120);
+const UNACCEPTED: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Observed {
+    pub(super) dead: Vec<Seen>,
+    /// The Leases that could not be observed for their whole validity.
+    pub(super) undecided: Vec<Seen>,
+}
+
+/// Finds the Leases that are not renewed within their validity, counted anew after a slow response.
+pub(super) async fn silent<F>(
+    mut leases: impl FnMut() -> F,
+    own: &str,
+) -> Result<Observed, ClusterError>
+where
+    F: Future<Output = Result<Vec<Result<Seen, String>>, ClusterError>>,
+{
+    let search = Instant::now();
+    let mut begun = search;
+    let mut heard = search;
+    let mut open: Option<Vec<Seen>> = None;
+    let mut observed = Observed::default();
+    let mut pauses = Pauses::new();
+    loop {
+        let asked = Instant::now();
+        let now = match leases().await {
+            Ok(now) => now,
+            Err(error) => {
+                let limit = match error.meaning() {
+                    Meaning::Refused => return Err(error),
+                    Meaning::Unaccepted => UNACCEPTED,
+                    _ => UNHEARD,
+                };
+                if heard.elapsed() > limit || search.elapsed() > SEARCH {
+                    return Err(error);
+                }
+                pauses.after(&error).await;
+                open = None;
+                continue;
+            }
+        };
+        heard = Instant::now();
+        let others = now.into_iter().filter_map(Result::ok);
+        let now: Vec<Seen> = others.filter(|lease| lease.instance != own).collect();
+        if now.is_empty() {
+            return Ok(observed);
+        }
+        if search.elapsed() > SEARCH {
+            let dead = &observed.dead;
+            let is_dead = |lease: &Seen| dead.iter().any(|dead| dead.uid == lease.uid);
+            observed.undecided = now.into_iter().filter(|lease| !is_dead(lease)).collect();
+            return Ok(observed);
+        }
+        let Some(before) = open.take_if(|_| asked.elapsed() <= LOOK) else {
+            begun = Instant::now();
+            open = Some(now);
+            sleep(LOOK).await;
+            continue;
+        };
+        let waited = begun.elapsed().as_secs();
+        let mut left = Vec::new();
+        for lease in before {
+            match was_renewed(&lease, &now) {
+                // Deleted by its host or another search, or renewed.
+                None | Some(true) => {}
+                Some(false) if waited > lease.duration => observed.dead.push(lease),
+                Some(false) => left.push(lease),
+            }
+        }
+        if left.is_empty() {
+            return Ok(observed);
+        }
+        open = Some(left);
+        sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod silence_tests {
+    use super::*;
+
+    const HOST: u64 = 40;
+
+    /// A host's Lease that was renewed so many times.
+    fn lease(renewals: u64) -> Seen {
+        Seen {
+            name: "mcp-host-a".to_owned(),
+            instance: "a".to_owned(),
+            uid: "u".to_owned(),
+            version: renewals.to_string(),
+            duration: HOST,
+        }
+    }
+
+    fn is_dead() -> Observed {
+        Observed {
+            dead: vec![lease(1)],
+            undecided: Vec::new(),
+        }
+    }
+
+    fn busy() -> ClusterError {
+        ClusterError::contended("list leases", "etcd is away")
+    }
+
+    /// Searches while the API answers so at each second: who is found dead, and when.
+    async fn search(
+        answer: impl Fn(u64) -> Result<Vec<Result<Seen, String>>, ClusterError>,
+        takes: impl Fn(u64) -> u64,
+    ) -> (Result<Observed, ClusterError>, u64) {
+        let begun = Instant::now();
+        let look = || {
+            let asked = begun.elapsed().as_secs();
+            let (answer, takes) = (answer(asked), Duration::from_secs(takes(asked)));
+            async move {
+                sleep(takes).await;
+                answer
+            }
+        };
+        let found = silent(look, "own").await;
+        (found, begun.elapsed().as_secs())
+    }
+
+    fn at_once(_: u64) -> u64 {
+        0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_is_dead_after_its_duration_and_not_before() {
+        let (dead, after) = search(|_| Ok(vec![Ok(lease(1))]), at_once).await;
+        assert_eq!(dead.unwrap(), is_dead());
+        assert!((HOST..HOST + 5).contains(&after), "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_renews_is_known_with_its_next_renewal() {
+        let (dead, after) = search(|at| Ok(vec![Ok(lease(at / 10))]), at_once).await;
+        assert_eq!(dead.unwrap(), Observed::default());
+        assert!(after <= 12, "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_the_api_did_not_answer_is_nobodys_silence() {
+        // Nobody can renew from the 4th second to the 60th; the host does 9 s later.
+        let answer = |at| match at {
+            0..4 => Ok(vec![Ok(lease(1))]),
+            4..60 => Err(busy()),
+            60..69 => Ok(vec![Ok(lease(1))]),
+            _ => Ok(vec![Ok(lease(2))]),
+        };
+        let (dead, after) = search(answer, at_once).await;
+        assert_eq!(dead.unwrap(), Observed::default());
+        assert!((69..80).contains(&after), "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_is_nobodys_silence() {
+        let answer = |at| match at {
+            0..50 => Ok(vec![Ok(lease(1))]),
+            _ => Ok(vec![Ok(lease(2))]),
+        };
+        let takes = |at| if at == 2 { 42 } else { 0 };
+        let (dead, after) = search(answer, takes).await;
+        assert_eq!(dead.unwrap(), Observed::default());
+        assert!((50..60).contains(&after), "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dead_host_is_found_after_the_api_has_come_back() {
+        let answer = |at| match at {
+            4..60 => Err(busy()),
+            _ => Ok(vec![Ok(lease(1))]),
+        };
+        let (dead, after) = search(answer, at_once).await;
+        assert_eq!(dead.unwrap(), is_dead());
+        assert!((60 + HOST..60 + HOST + 15).contains(&after), "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_does_not_come_back_ends_the_search() {
+        let (found, after) = search(|_| Err(busy()), at_once).await;
+        assert!(found.is_err());
+        assert!(
+            (UNHEARD.as_secs()..UNHEARD.as_secs() + 10).contains(&after),
+            "{after}"
+        );
+    }
+
+    /// Each look takes too long to say that the host could have renewed meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_is_always_late_ends_the_search_without_a_verdict() {
+        let (found, after) = search(|_| Ok(vec![Ok(lease(1))]), |_| 3).await;
+        let found = found.unwrap();
+        assert_eq!((found.dead, found.undecided), (vec![], vec![lease(1)]));
+        assert!(
+            (SEARCH.as_secs()..SEARCH.as_secs() + 10).contains(&after),
+            "{after}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_answers_every_other_time_ends_the_search() {
+        let answer = |at| match at % 20 {
+            0..10 => Ok(vec![Ok(lease(1))]),
+            _ => Err(busy()),
+        };
+        let (_, after) = search(answer, at_once).await;
+        assert!(
+            (SEARCH.as_secs()..SEARCH.as_secs() + 20).contains(&after),
+            "{after}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_are_not_accepted_end_the_search_soon() {
+        let unaccepted = |_| Err(ClusterError::unaccepted("list leases", "a", "Unauthorized"));
+        let (found, after) = search(unaccepted, at_once).await;
+        assert!(found.is_err());
+        assert!(
+            (UNACCEPTED.as_secs()..UNACCEPTED.as_secs() + 10).contains(&after),
+            "{after}"
+        );
     }
 }

@@ -6,8 +6,7 @@ use tokio::time::timeout;
 
 use super::Swept;
 use crate::engine::{Engine, EngineError, Found, State};
-use crate::labels::{self, Mark};
-use crate::origin::{self, Origin};
+use crate::labels::{self, Mark, Origin};
 use crate::orphans::PARALLEL;
 use crate::wrapper::cli::Cli;
 use crate::wrapper::proxy::Proxy;
@@ -130,7 +129,7 @@ async fn look_at(proxy: &Proxy, mark: &Mark) -> Result<Swept, EngineError> {
 async fn origin_of(engine: &Engine, found: &Found, mark: &Mark) -> Result<Origin, EngineError> {
     let hosts = labels::hosts(&found.labels);
     match hosts.iter().find(|host| host.instance == mark.instance) {
-        Some(host) => origin::of(engine, found, host).await,
+        Some(host) => labels::origin_of(engine, found, host).await,
         None => Ok(Origin::Unknown),
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::answer::{self, Body};
 use super::forward::{self, Failure};
-use super::place::Place;
+use super::serve::Place;
 
 type Frames = mpsc::Sender<Result<Frame<Bytes>, hyper::Error>>;
 

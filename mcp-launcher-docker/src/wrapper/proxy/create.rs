@@ -16,9 +16,9 @@ use super::Shared;
 use super::answer::{self, Body};
 use super::client::Tunnel;
 use super::forward::{self, Failure};
-use super::place::Place;
 use super::rewrite::rewrite;
 use super::route::Kind;
+use super::serve::Place;
 use crate::container::LATE_CREATE;
 use crate::engine::is_between;
 

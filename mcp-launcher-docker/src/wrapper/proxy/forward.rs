@@ -20,7 +20,7 @@ use tracing::debug;
 use super::Shared;
 use super::answer::{self, Body};
 use super::client::Tunnel;
-use super::place::Place;
+use super::serve::Place;
 use super::upstream::Upstream;
 use crate::endpoint::Endpoint;
 use crate::labels::Mark;

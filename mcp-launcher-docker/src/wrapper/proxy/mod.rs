@@ -8,7 +8,6 @@ mod create;
 mod fence;
 mod fields;
 mod forward;
-mod place;
 mod rewrite;
 mod route;
 mod serve;

@@ -1,15 +1,12 @@
 //! Adds our labels and socket to the body of a create request; the daemon judges the rest. Pure.
 
+use mcp_guardian::identity::VARIABLE;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::fields::{Fields, text};
 use super::route::Kind;
 use crate::labels::Mark;
 use crate::wrapper::ReapPolicy;
-
-/// The variable that marks a server's processes. It is removed from containers, which have labels:
-/// a lasting container's processes would be taken for the server's.
-const COOKIE: &str = "MCP_LIFECYCLE_ID";
 
 #[derive(Debug)]
 pub(crate) struct Additions {
@@ -83,13 +80,15 @@ fn is_tied(create: &Fields) -> bool {
     auto_remove || attached.iter().all(|key| create.is(key))
 }
 
+/// Removes the mark, since a container has labels: the processes of a lasting one would be taken for
+/// the server's.
 fn without_cookie(env: &RawValue) -> Option<Box<RawValue>> {
     if let Some(mut fields) = Fields::of(env) {
-        fields.retain(|name| name != COOKIE);
+        fields.retain(|name| name != VARIABLE);
         return to_raw_value(&fields).ok();
     }
     let mut list: Vec<Box<RawValue>> = serde_json::from_str(env.get()).ok()?;
-    list.retain(|entry| text(entry).is_none_or(|entry| entry.split('=').next() != Some(COOKIE)));
+    list.retain(|entry| text(entry).is_none_or(|entry| entry.split('=').next() != Some(VARIABLE)));
     to_raw_value(&list).ok()
 }
 

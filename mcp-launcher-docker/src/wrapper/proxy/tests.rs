@@ -92,7 +92,7 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
     };
     // Requests whose heads have no end yet.
     let half = |_| begin("GET /_ping HTTP/1.1\r\n");
-    let mut kept: Vec<_> = (0..place::REQUESTS).map(half).collect();
+    let mut kept: Vec<_> = (0..serve::REQUESTS).map(half).collect();
     let mut late = begin("GET /_ping HTTP/1.1\r\nHost: d\r\n\r\n");
     answer(&mut late, Duration::from_millis(300)).unwrap_err();
     kept.pop();
@@ -179,8 +179,8 @@ fn what_outlives_its_client_keeps_its_place() {
             let mut client = UnixStream::connect(&path).unwrap();
             client.write_all(request.as_bytes()).unwrap();
         };
-        (0..place::REQUESTS).for_each(|_| leave());
-        for _ in 0..place::REQUESTS {
+        (0..serve::REQUESTS).for_each(|_| leave());
+        for _ in 0..serve::REQUESTS {
             all.recv_timeout(LIMIT).expect(target);
         }
         leave();
@@ -212,7 +212,7 @@ fn heads_that_do_not_end_cost_a_bounded_memory() {
     let before = resident();
     let begun = b"GET /_ping HTTP/1.1\r\nHost: d\r\nX-Long: ".as_slice();
     let some = vec![b'x'; 4096];
-    let clients = (0..place::REQUESTS).map(|_| {
+    let clients = (0..serve::REQUESTS).map(|_| {
         let mut client = UnixStream::connect(&path).unwrap();
         client.set_read_timeout(Some(LIMIT)).unwrap();
         client.write_all(begun).unwrap();
