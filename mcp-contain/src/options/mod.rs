@@ -1,7 +1,5 @@
 //! Options of a server, and how their values are written.
 
-mod size;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) require: Option<Level>,
     /// Memory that the server and everything it starts may use together, such as 512M (K, M, G and T are powers of 1024). If
     /// they need more, the kernel kills them; if the limit cannot be set, the server is not started
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
     pub(crate) memory: Option<u64>,
     /// Take PATH from the user's login shell, to find PROGRAM and for the server; useful if the host is started from a desktop
     #[arg(long, value_name = "WHOSE")]
@@ -122,4 +120,51 @@ pub(crate) fn path(PathOf::Login: PathOf) -> Option<OsString> {
     // The program may still be found.
     let said = |error: &_| Failure::wrapper(format_args!("the PATH is the host's: {error}")).say();
     path.inspect_err(said).ok()
+}
+
+const LEAST: u64 = 1 << 20;
+
+/// Parses bytes, with K, M, G or T as powers of 1024. `MB` and `MiB` mean `M`.
+fn parse(text: &str) -> Result<u64, &'static str> {
+    const HOW: &str = "a size is a whole number with K, M, G or T after it, such as 512M";
+    match mcp_lifecycle_core::size::parse(text).ok_or(HOW)? {
+        ..LEAST => Err("no server starts with less than 1M"),
+        bytes => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_numbers_with_a_unit_of_1024() {
+        assert_eq!(parse("512M"), Ok(512 << 20));
+        assert_eq!(parse("512mb"), Ok(512 << 20));
+        assert_eq!(parse("2GiB"), Ok(2 << 30));
+        assert_eq!(parse("1t"), Ok(1 << 40));
+        assert_eq!(parse("2048k"), Ok(2 << 20));
+        assert_eq!(parse("1048576"), Ok(1 << 20));
+        assert_eq!(parse("1048576B"), Ok(1 << 20));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "M",
+            "-1M",
+            "1.5G",
+            "1 G",
+            "512X",
+            "512MM",
+            "0",
+            "10",
+            "1023K",
+            "99999999999999999999",
+            "99999999T",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
 }

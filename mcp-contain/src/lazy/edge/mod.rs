@@ -1,7 +1,6 @@
 //! A relay with its descriptors: one thread that waits in `poll` and carries out actions.
 
 mod act;
-mod buffer;
 mod server;
 mod stream;
 mod wait;
@@ -14,10 +13,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 
-use buffer::{Buffer, LINE_MAX, Lines, ROOM};
 pub(super) use server::Shim;
 use server::{Server, describe};
-use stream::Stream;
+use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
 pub(super) use wait::signals;
 
 use super::cache::Cache;

@@ -9,8 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::buffer::{Buffer, Lines};
-use super::stream::Stream;
+use super::stream::{Buffer, Lines, Stream};
 
 const PROGRAM: &str = "/proc/self/exe";
 

@@ -10,9 +10,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::Edge;
-use super::buffer::{LINE_MAX, Lines, ROOM};
 use super::server::Server;
-use super::stream::is_patience;
+use super::stream::{LINE_MAX, Lines, ROOM, is_patience};
 use crate::lazy::decision::events::Event;
 
 /// Time of a guardian's ladder beyond the graces.
