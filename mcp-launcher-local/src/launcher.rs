@@ -42,7 +42,6 @@ pub struct LocalLauncher {
 const NAME: &str = "local";
 
 /// The greatest age of npm's last look at the registry.
-#[cfg(unix)]
 const DIRECT_AGE: Duration = Duration::from_secs(24 * 3600);
 
 impl LocalLauncher {
@@ -170,7 +169,6 @@ impl ServerLauncher for LocalLauncher {
                     .map_err(LaunchErrorKind::Containment)?;
             }
             let mut command = Command::prepare(&owned)?;
-            #[cfg(unix)]
             if direct {
                 mcp_tree::direct::replace(&mut command, DIRECT_AGE);
             }

@@ -27,7 +27,7 @@ pub mod command_line;
 pub mod conclusion;
 #[cfg(all(target_os = "linux", feature = "process-wrap"))]
 mod contained;
-#[cfg(unix)]
+#[cfg_attr(windows, path = "direct/absent.rs")]
 #[doc(hidden)]
 pub mod direct;
 #[doc(hidden)]

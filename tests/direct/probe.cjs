@@ -1,6 +1,7 @@
-// Preloaded into each node, by NODE_OPTIONS: writes down what the server sees, and nothing of npm.
+// Preloaded into each node, by NODE_OPTIONS: writes down what the server sees; npm and install scripts write nothing.
 const script = process.argv[1] ?? "";
-if (process.env.MCP_DIRECT_SEEN && require("node:worker_threads").isMainThread && !/\/np[mx](-cli\.js)?$/.test(script)) {
+const isServer = process.env.npm_lifecycle_event === "npx" && !/\/np[mx](-cli\.js)?$/.test(script);
+if (isServer && process.env.MCP_DIRECT_SEEN && require("node:worker_threads").isMainThread) {
   try {
     const seen = { argv: process.argv, options: process.execArgv, directory: process.cwd(), env: process.env };
     require("node:fs").writeFileSync(process.env.MCP_DIRECT_SEEN, JSON.stringify(seen), { flag: "wx" });

@@ -41,12 +41,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) keep: Vec<OsString>,
     /// Leave `npx` and `npm exec` to start the package, even if it is in their cache
-    #[cfg(unix)]
     #[arg(long)]
     pub(crate) no_direct: bool,
     /// The greatest age of npm's last look at the registry with which a package that is asked for without a version, or by a tag,
     /// is started from the cache
-    #[cfg(unix)]
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     pub(crate) direct_age: Duration,
     /// Do not set MCP_LIFECYCLE_ID and MCP_LIFECYCLE_KEEP in the server's environment, by which its processes are found anywhere

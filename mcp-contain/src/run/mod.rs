@@ -7,7 +7,6 @@ mod report;
 use std::process::ExitCode;
 
 use mcp_guardian::exit::ExitStatus;
-#[cfg(unix)]
 use mcp_tree::direct::Start;
 use mcp_tree::{Require, Wrapper};
 
@@ -50,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     #[cfg(target_os = "linux")]
     by_guardian(options, &mut wrapper)?;
-    #[cfg(all(unix, not(target_os = "linux")))]
+    #[cfg(not(target_os = "linux"))]
     start_directly(options, &mut wrapper);
     let ended = wrapper.run();
     match ended.map_err(|error| Failure::launch(&error))? {
@@ -96,7 +95,6 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
 }
 
 /// Puts the package in the place of its runner, if it is certain which one that is.
-#[cfg(unix)]
 fn start_directly(options: &Options, wrapper: &mut Wrapper) {
     if options.no_direct {
         return;

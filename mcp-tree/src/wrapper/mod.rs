@@ -24,7 +24,6 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::command::Command;
-#[cfg(unix)]
 use crate::direct::{self, Start};
 use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
@@ -172,7 +171,6 @@ impl Wrapper {
 
     /// Replaces a runner by the package that it would start, if it is certain which one that is:
     /// see [`direct`](crate::direct). To be called last, and from the server's working directory.
-    #[cfg(unix)]
     pub fn start_directly(&mut self, age: Duration) -> Start {
         let Ok(mut command) = self.command(None) else {
             return Start::Unchanged;
