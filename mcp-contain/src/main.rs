@@ -25,6 +25,11 @@ use std::process::ExitCode;
 
 use cli::Verb;
 
+/// Replaces musl's, which takes three times as long for the thousands of small blocks of a start.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     #[cfg(unix)]
     if let Err(error) = sys::be_told_of_children() {

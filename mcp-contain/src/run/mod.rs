@@ -121,11 +121,9 @@ fn refuse(options: &Options) -> Result<(), Failure> {
         // A job object has what the lower levels have.
         (options.require == Some(Level::Pidns), "--require pidns"),
     ];
-    match asked.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, what)) => {
-            let why = format_args!("{what} is not there on {}", std::env::consts::OS);
-            Err(Failure::wrapper(why))
-        }
-        None => Ok(()),
+    if let Some((_, what)) = asked.into_iter().find(|(is_asked, _)| *is_asked) {
+        let why = format_args!("{what} is not there on {}", std::env::consts::OS);
+        return Err(Failure::wrapper(why));
     }
+    Ok(())
 }
