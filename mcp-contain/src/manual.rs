@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Command;
@@ -25,7 +25,8 @@ pub(crate) struct CompletionOptions {
 
 pub(crate) fn man(options: &ManOptions, command: Command) -> Result<ExitCode, Failure> {
     let written = match &options.out {
-        Some(directory) => write_all(directory, command),
+        Some(directory) => fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(command, directory)),
         None => {
             let mut text = Vec::new();
             let rendered = clap_mangen::Man::new(command).render(&mut text);
@@ -47,11 +48,6 @@ pub(crate) fn completions(
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_all(directory: &Path, command: Command) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(command, directory)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,7 +56,8 @@ mod tests {
     #[test]
     fn there_is_a_page_for_each_verb() {
         let directory = tempfile::tempdir().unwrap();
-        write_all(directory.path(), command()).unwrap();
+        let out = Some(directory.path().to_owned());
+        man(&ManOptions { out }, command()).unwrap();
         let main = fs::read_to_string(directory.path().join("mcp-contain.1")).unwrap();
         for verb in command().get_subcommands() {
             let name = verb.get_name().to_owned();
