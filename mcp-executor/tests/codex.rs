@@ -20,7 +20,9 @@ use mcp_lifecycle_core::launch::{
 };
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
-use support::{Peer, alive, codex, echo, launch, launcher, listen, marker, sh, vanished};
+use support::{
+    Peer, alive, codex, echo, launch, launcher, listen, marker, sh, vanished, without_haste,
+};
 use tokio::io::AsyncWriteExt;
 
 /// Runs `test` over WebSocket and over the command's standard streams.
@@ -37,7 +39,7 @@ async fn bytes_go_both_ways_in_order_and_once() {
         let launcher = launcher(config).await;
         let mut server = launch(&launcher, sh("exec cat")).await;
         echo(&mut server, 3_000_000).await;
-        let report = server.end(&TerminationPolicy::default()).await.unwrap();
+        let report = server.end(&without_haste()).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Signal(15));
     })
     .await;
@@ -101,7 +103,7 @@ async fn a_server_outlives_the_launcher_it_came_from() {
             assert_eq!(server.line().await, "still here");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let report = server.end(&TerminationPolicy::default()).await.unwrap();
+        let report = server.end(&without_haste()).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Signal(15), "{report}");
     })
     .await;

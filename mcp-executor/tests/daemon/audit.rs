@@ -53,7 +53,7 @@ async fn who_started_what_from_where_and_no_secret() {
     let launcher = launcher(ExecutorLauncher::websocket(&peer.url).token(TOKEN)).await;
     let spec = sh("exec cat # SECRET-ARGUMENT").env("KEY", "SECRET-VALUE");
     let server = launch(&launcher, spec).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     let missing = ServerSpec::builder("test", "/no/such/program")
         .args(["SECRET-ARGUMENT"])
         .cwd("/")

@@ -36,7 +36,7 @@ async fn a_client_is_told_at_once_that_the_daemon_leaves() {
     let read = server.stdout.read_to_end(&mut rest);
     let read = tokio::time::timeout(Duration::from_secs(20), read).await;
     read.expect("told within 20 s").unwrap();
-    let report = server.end(&TerminationPolicy::default()).await;
+    let report = server.end(&without_haste()).await;
     assert!(report.is_ok(), "the proof came before the good-bye");
 }
 
@@ -78,7 +78,7 @@ async fn a_setsid_helper_is_ended_where_the_daemon_says_so() {
         let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; exec cat");
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
-        server.end(&TerminationPolicy::default()).await.unwrap();
+        server.end(&without_haste()).await.unwrap();
         assert_eq!(alive(&mark), Vec::<String>::new());
     })
     .await;
@@ -192,7 +192,7 @@ async fn a_stalled_server_holds_nobody_up_and_is_itself_held_back() {
         .unwrap();
     let kib: u64 = rss.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(kib < 100 * 1024, "{rss}");
-    stalled.end(&TerminationPolicy::default()).await.unwrap();
+    stalled.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,7 +121,7 @@ async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     proxy.set(Mood::Fair);
     assert_eq!(server.line().await, "got two");
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,7 +137,7 @@ async fn a_start_that_had_not_arrived_when_the_link_was_cut_arrives_within_the_l
     };
     let (mut server, ()) = tokio::join!(launch(&launcher, sh("echo up; exec cat")), again);
     assert_eq!(server.line().await, "up");
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,9 +194,7 @@ async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
     }
     let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let server = within(launch(&launcher, sh("exec cat"))).await;
-    within(server.end(&TerminationPolicy::default()))
-        .await
-        .unwrap();
+    within(server.end(&without_haste())).await.unwrap();
     assert!(peer.child.try_wait().unwrap().is_none());
 }
 
@@ -217,7 +215,7 @@ async fn a_token_opens_and_its_absence_does_not() {
     assert!(ExecutorLauncher::connect(wrong).await.is_err());
     let right = launcher(config.token("0123456789abcdef0123")).await;
     let server = launch(&right, sh("exec cat")).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 /// The answer to a request to leave is lost: it is asked for again, and the server is not.

@@ -40,7 +40,7 @@ async fn serve(directory: &Path, block: &str) -> Peer {
 async fn works(config: ExecServerConfig) {
     let launcher = launcher(config).await;
     let server = launch(&launcher, sh("exec cat")).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

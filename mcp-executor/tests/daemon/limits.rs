@@ -21,11 +21,11 @@ async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {
     );
     // Another client has its own.
     let others = launch(&another, sh("exec cat")).await;
-    others.end(&TerminationPolicy::default()).await.unwrap();
-    first.end(&TerminationPolicy::default()).await.unwrap();
+    others.end(&without_haste()).await.unwrap();
+    first.end(&without_haste()).await.unwrap();
     let third = launch(&one, sh("exec cat")).await;
-    third.end(&TerminationPolicy::default()).await.unwrap();
-    second.end(&TerminationPolicy::default()).await.unwrap();
+    third.end(&without_haste()).await.unwrap();
+    second.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +42,7 @@ async fn a_frame_over_the_limit_is_refused_and_costs_nobody_else_anything() {
     assert!(refused.is_err(), "2 MiB passed a limit of 1 MiB");
     server.stdin.write_all(b"still here\n").await.unwrap();
     assert_eq!(server.line().await, "still here");
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test]
@@ -166,10 +166,10 @@ async fn so_many_processes_of_all_clients() {
         "{error}"
     );
     // The place of one that has ended is free.
-    first.end(&TerminationPolicy::default()).await.unwrap();
+    first.end(&without_haste()).await.unwrap();
     let third = launch(&other, sh("exec cat")).await;
-    third.end(&TerminationPolicy::default()).await.unwrap();
-    second.end(&TerminationPolicy::default()).await.unwrap();
+    third.end(&without_haste()).await.unwrap();
+    second.end(&without_haste()).await.unwrap();
     daemon.shutdown().await;
 }
 
@@ -257,7 +257,7 @@ async fn input_arrives_whole_however_little_memory_there_is() {
     std::io::Write::write_all(&mut expected.stdin.take().unwrap(), &data).unwrap();
     let expected = expected.wait_with_output().unwrap().stdout;
     assert_eq!(server.line().await.as_bytes(), expected.trim_ascii());
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     daemon.shutdown().await;
 }
 

@@ -111,7 +111,7 @@ async fn the_numbers_are_what_happened() {
         "{during:?}"
     );
     assert!(during["received_bytes_total"] > 100 && during["sent_bytes_total"] > 100);
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     let after = numbers(&address).await;
     assert_eq!(after["processes"], 0);
     // It is told a moment later that its client has everything.

@@ -49,7 +49,7 @@ async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says
     assert_eq!(within(peer.child.wait()).await.unwrap().code(), Some(0));
     assert_eq!(alive(&mark), Vec::<String>::new());
     // The daemon has gone, and its word is there.
-    let report = server.end(&TerminationPolicy::default()).await.unwrap();
+    let report = server.end(&without_haste()).await.unwrap();
     assert_eq!(
         report.exit,
         mcp_lifecycle_core::launch::ExitStatus::Code(7),
@@ -88,7 +88,7 @@ async fn a_second_signal_skips_the_graces() {
     signal(Signal::SIGTERM, pid);
     signal(Signal::SIGINT, pid);
     assert_eq!(within(peer.child.wait()).await.unwrap().code(), Some(0));
-    stubborn.end(&TerminationPolicy::default()).await.unwrap();
+    stubborn.end(&without_haste()).await.unwrap();
 }
 
 /// The part of a daemon's greeting that no other one can give.

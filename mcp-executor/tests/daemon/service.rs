@@ -53,7 +53,7 @@ async fn a_service_manager_is_told_and_servers_do_not_know_it() {
     );
     let known = |line: &&String| line.starts_with("NOTIFY_") || line.starts_with("WATCHDOG_");
     assert_eq!(seen.iter().find(known), None);
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     signal(Signal::SIGTERM, daemon.id().unwrap());
     told(&manager, "STOPPING=1").await;
     assert!(within(daemon.wait()).await.unwrap().success());
@@ -145,7 +145,7 @@ async fn a_log_that_nobody_reads_costs_no_client_anything_and_says_what_it_lost(
     within(async { tokio::join!(told, knock(&url)) }).await;
     // Nobody reads it again, and it ends all the same.
     knock(&url).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     signal(Signal::SIGTERM, daemon.id().unwrap());
     assert_eq!(within(daemon.wait()).await.unwrap().code(), Some(0));
 }

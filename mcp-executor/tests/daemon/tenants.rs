@@ -55,7 +55,7 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
     assert_eq!(untouched.line().await, "up");
 
     // A place comes back with the proof.
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     let again = within(async {
         loop {
             let spec = sh("exec cat").build().unwrap();
@@ -68,7 +68,7 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
     .await;
     drop(again);
     greedy.end(&TerminationPolicy::immediate()).await.unwrap();
-    untouched.end(&TerminationPolicy::default()).await.unwrap();
+    untouched.end(&without_haste()).await.unwrap();
     drop((first, second, other));
     within(daemon.shutdown()).await;
     within(serving).await.unwrap();

@@ -177,7 +177,7 @@ async fn a_renewed_certificate_needs_no_restart() {
     // Those that exist go on.
     server.stdin.write_all(b"still here\n").await.unwrap();
     assert_eq!(server.line().await, "still here");
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,5 +193,5 @@ async fn only_clients_with_a_certificate_of_the_authority_get_in() {
     assert!(!connects(&config.clone().identity(other, other_key)).await);
     let launcher = launcher(config.identity(own, own_key)).await;
     let server = launch(&launcher, sh("exec cat")).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }

@@ -53,7 +53,7 @@ async fn nothing_of_a_command_is_left() {
     let launcher = launcher(ExecutorLauncher::command("/bin/sh", ["-c", &script])).await;
     let server = launch(&launcher, sh("exec cat")).await;
     assert!(!alive(&mark).is_empty());
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
     drop((server, launcher));
     vanished(&mark, Duration::from_secs(20)).await;
 }

@@ -39,7 +39,7 @@ async fn echoes(url: &str) {
     let mut server = launch(&launcher, sh("exec cat")).await;
     server.stdin.write_all(b"back\n").await.unwrap();
     assert_eq!(server.line().await, "back");
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 /// The message of a daemon that does not start.

@@ -8,14 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::sync::oneshot::Receiver;
 
 use crate::raw::{Raw, TOKEN};
-use crate::support::{Peer, launch, launcher, listen, sh, within};
+use crate::support::{Peer, launch, launcher, listen, sh, within, without_haste};
 
 /// The daemon, or an optimized build of it: `MCP_HOSTILE_DAEMON` names one.
 fn program() -> String {
@@ -142,7 +141,7 @@ fn work(url: &str, stop: &Arc<AtomicBool>) -> (JoinHandle<Vec<Duration>>, Receiv
             begin.take().map(|begin| begin.send(()));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        server.end(&TerminationPolicy::default()).await.unwrap();
+        server.end(&without_haste()).await.unwrap();
         took
     };
     let thread = std::thread::spawn(move || {

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use futures_util::SinkExt;
 use mcp_lifecycle_core::launch::ServerSpecBuilder;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::beside::{beside, flood, for_a_while, honest};
 use crate::raw::{Raw, start};
-use crate::support::{echo, launch, launcher, sh};
+use crate::support::{echo, launch, launcher, sh, without_haste};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patterns_without_number() {
@@ -151,7 +150,7 @@ async fn frames_that_never_end_in_many_sessions() {
         let large = (0..6).fold(sh("exec cat"), large);
         let mut server = launch(&launcher, large).await;
         echo(&mut server, 500_000).await;
-        server.end(&TerminationPolicy::default()).await.unwrap();
+        server.end(&without_haste()).await.unwrap();
     })
     .await;
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -12,7 +11,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 use crate::beside::{daemon, honest};
 use crate::raw::Raw;
-use crate::support::{launch, launcher, sh, signal, within};
+use crate::support::{launch, launcher, sh, signal, within, without_haste};
 
 /// A lease is about the silence of a client, not of its daemon.
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +34,7 @@ async fn a_daemon_that_was_stopped_for_longer_than_the_lease_loses_nobody() {
         raw.request("environment/status", json!({})).await.unwrap();
     }
     assert!(hello["sessionId"].is_string());
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +65,7 @@ async fn a_link_that_carries_a_frame_in_more_than_half_a_lease_gets_there() {
     within(line).await.unwrap();
     assert_eq!(output.len(), 160_001);
     assert_eq!(connections.load(std::sync::atomic::Ordering::Relaxed), 1);
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
 
 /// Passes 20 kB a second on, and holds hardly anything itself.

@@ -11,9 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use mcp_launcher_executor::ExecutorLauncher;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{Peer, echo, launch, launcher, sh, within};
+use crate::support::{Peer, echo, launch, launcher, sh, within, without_haste};
 
 /// The present behaviour of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,5 +135,5 @@ pub(crate) async fn echo_through(url: &str, size: u32, trouble: impl Future<Outp
     let launcher = launcher(config).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
     within(async { tokio::join!(echo(&mut server, size), trouble) }).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
+    server.end(&without_haste()).await.unwrap();
 }
