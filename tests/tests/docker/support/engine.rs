@@ -67,6 +67,16 @@ impl Engine {
 }
 
 impl Engine {
+    /// What the list, a look by id and the events say about a container. They may contradict.
+    pub(crate) fn all_about(&self, id: &str) -> String {
+        let row = self.docker(&["ps", "-a", "--no-trunc", "--filter", &format!("id={id}")]);
+        let inspected = self
+            .command(&["inspect", "--format", "{{json .State}}", id])
+            .output();
+        let events = self.events(id);
+        format!("{row}\n{inspected:?}\n{events}")
+    }
+
     /// The container's last ten minutes.
     pub(crate) fn events(&self, id: &str) -> String {
         let filter = format!("container={id}");

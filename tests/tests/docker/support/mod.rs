@@ -122,7 +122,16 @@ impl Rig {
 
     /// Nothing of this test's servers is left, in the engine or alive.
     pub(crate) async fn assert_clean(&self) {
-        eventually("no container is left", || self.containers().is_empty()).await;
+        let clean = async {
+            while !self.containers().is_empty() {
+                pause(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(LIMIT, clean).await.is_err() {
+            let left = self.containers();
+            let left: Vec<_> = left.iter().map(|id| self.engine.all_about(id)).collect();
+            panic!("containers are left after {LIMIT:?}:\n{}", left.join("\n"));
+        }
         self.alive.expect_all_dead(LIMIT).await.unwrap();
     }
 }
