@@ -20,7 +20,6 @@ pub(super) async fn handshake(
     let remembered = config.kind.remembered();
     let mode = config.protocol.mode(remembered);
     let is_guess = config.protocol == ProtocolPreference::Auto && remembered.is_some();
-    let probe_timeout = config.probe_timeout;
     let service = session.service.child_token();
     let attempt = async |mode: ClientLifecycleMode, probe: Option<Duration>| {
         let transport = StdioTransport::new(session.wire.clone(), &config.limits, probe);
@@ -30,18 +29,20 @@ pub(super) async fn handshake(
     let discover = || ClientLifecycleMode::Discover {
         preferred_versions: modern_versions(),
     };
-    let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(probe_timeout);
+    let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(config.probe_timeout);
     let mut result = attempt(mode.clone(), probe).await;
-    if let (Err(error), ClientLifecycleMode::Auto { .. }) = (&result, &mode)
-        && refused(error).is_some()
-        && session.wire.late_discover()
-    {
-        // A slow modern server: it answered the probe late and does not support `initialize`.
-        result = attempt(discover(), None).await;
+    if let (Err(error), ClientLifecycleMode::Auto { .. }) = (&result, &mode) {
+        if refused(error).is_some() && session.wire.late_discover() {
+            // A slow modern server: it answered the probe late and does not support `initialize`.
+            result = attempt(discover(), None).await;
+        } else if matches!(error, ClientInitializeError::ExpectedInitResult(_)) {
+            // A legacy server that answers any method with a result.
+            result = attempt(ClientLifecycleMode::Initialize, None).await;
+        }
     }
     if let (Err(error), ClientLifecycleMode::Initialize, true) = (&result, &mode, is_guess)
         && refused(error).is_some_and(|data| data.code != LIFECYCLE_ERROR)
-        && let Ok(running) = attempt(discover(), Some(probe_timeout)).await
+        && let Ok(running) = attempt(discover(), Some(config.probe_timeout)).await
     {
         // A former legacy server may have been replaced. If it is not modern either, its refusal
         // stands.
@@ -51,10 +52,8 @@ pub(super) async fn handshake(
         Ok(running) => running,
         Err(error) => return Err(explain(error, session).await),
     };
-    let version = running
-        .peer()
-        .peer_info()
-        .map(|info| info.protocol_version.clone());
+    let info = running.peer().peer_info();
+    let version = info.map(|info| info.protocol_version.clone());
     let version = match version {
         Some(version) if ProtocolVersion::KNOWN_VERSIONS.contains(&version) => version,
         other => {

@@ -18,6 +18,11 @@ struct Changing {
 
 const SCRIPT: &str = r#"
 era=$(cat "$1/era")
+if [ "$era" = vague ]; then
+    IFS= read -r asked; printf '%s\n' "$asked" >"$1/told"
+    printf '%s' "$asked" | sed -E 's/.*"id":([0-9]+).*/{"jsonrpc":"2.0","id":\1,"result":{}}\n/'
+    era=legacy
+fi
 if [ "$era" = silent ]; then tee -a "$1/told" >/dev/null
 else tee -a "$1/told" | "$2" plain --era "$era" --alive "$3"
 fi"#;
@@ -127,5 +132,14 @@ fn an_era_that_a_start_failed_with_is_forgotten() {
             (found, &asked[..]),
             (Era::Modern, &[DISCOVER.to_owned()][..])
         );
+    });
+}
+
+#[test]
+fn a_server_that_answers_any_method_is_legacy() {
+    test("vague server", async |rig| {
+        let (found, asked) = Changing::new(rig).start("vague").await;
+        assert_eq!(found, Era::Legacy);
+        assert_eq!(asked, texts(&[DISCOVER, INITIALIZE]));
     });
 }
