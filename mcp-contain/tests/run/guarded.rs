@@ -31,8 +31,11 @@ fn signals_before_the_kill(shim: Pid) -> usize {
         }
         // SAFETY: at an entry, the kernel has filled in this part.
         let entry = unsafe { info.u.entry };
-        if entry.nr == libc::SYS_sendto as u64 {
-            let message = ptrace::read(shim, entry.args[1] as *mut _).unwrap();
+        if entry.nr == libc::SYS_sendmsg as u64 {
+            // The pointer to the first byte of the first `iovec` of the `msghdr`.
+            let read = |at: u64| ptrace::read(shim, at as *mut _).unwrap();
+            let parts = read(entry.args[1] + 16).cast_unsigned();
+            let message = read(read(parts).cast_unsigned());
             match message.to_ne_bytes()[0] {
                 b'S' => signals += 1,
                 b'K' => return signals,

@@ -42,7 +42,7 @@ pub(super) mod nr {
     pub const GETEGID: usize = 177;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;
-    pub const SENDTO: usize = 206;
+    pub const SENDMSG: usize = 211;
     pub const RECVFROM: usize = 207;
     pub const SHUTDOWN: usize = 210;
     pub const CLONE: usize = 220;

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use super::arch::{self, nr};
 use super::types::Timespec;
-use super::{Fd, O_CLOEXEC, O_NONBLOCK, PollFd, Result, at, fill, opened, put, scalar, syscall, word};
+use super::{Fd, O_CLOEXEC, O_NONBLOCK, PollFd, Result, at, fill, opened, scalar, syscall, word};
 
 const AT_FDCWD: i32 = -100;
 
@@ -92,7 +92,9 @@ pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
 }
 
 pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
-    put(nr::WRITE, fd, bytes, 0)
+    let (start, len) = (bytes.as_ptr() as usize, bytes.len());
+    // SAFETY: the kernel reads at most `len` bytes.
+    unsafe { syscall(nr::WRITE, [word(fd.0), start, len, 0, 0, 0]) }
 }
 
 pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {

@@ -75,13 +75,6 @@ fn fill(number: usize, fd: &Fd, buffer: &mut [u8], flags: usize) -> Result<usize
     unsafe { syscall(number, [word(fd.0), start, len, flags, 0, 0]) }
 }
 
-/// Makes a call that takes bytes to a descriptor, followed by flags.
-fn put(number: usize, fd: &Fd, bytes: &[u8], flags: usize) -> Result<usize> {
-    let (start, len) = (bytes.as_ptr() as usize, bytes.len());
-    // SAFETY: the kernel reads at most `len` bytes.
-    unsafe { syscall(number, [word(fd.0), start, len, flags, 0, 0]) }
-}
-
 fn opened(fd: Result<usize>) -> Result<Fd> {
     fd.map(|fd| Fd(fd as i32))
 }

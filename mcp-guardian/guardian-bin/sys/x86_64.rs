@@ -22,7 +22,7 @@ pub(super) mod nr {
     pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
-    pub const SENDTO: usize = 44;
+    pub const SENDMSG: usize = 46;
     pub const RECVFROM: usize = 45;
     pub const SHUTDOWN: usize = 48;
     pub const CLONE: usize = 56;

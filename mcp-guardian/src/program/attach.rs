@@ -171,7 +171,7 @@ impl Between {
         drop(theirs);
         let failed = self.become_guardian(program, &ours);
         let message = (failed as i32).to_le_bytes();
-        let _ = socket::send(ours.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
+        let _ = write(&ours, &message);
         // It reports the failure. The end of this process would kill it.
         let _ = waitpid(program, None);
         loop {

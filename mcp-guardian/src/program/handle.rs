@@ -1,6 +1,6 @@
 //! The host's handle of a running guardian.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, sendmsg, shutdown};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
@@ -76,7 +76,10 @@ impl GuardianHandle {
         crate::sys::not_forked()?;
         let message = request.encode();
         let socket = self.control.as_raw_fd();
-        let attempt = || uninterrupted(|| send(socket, &message, MsgFlags::MSG_NOSIGNAL));
+        let message = [IoSlice::new(&message)];
+        // Sandboxes without a network refuse `sendto`.
+        let send = || sendmsg::<()>(socket, &message, &[], MsgFlags::MSG_NOSIGNAL, None);
+        let attempt = || uninterrupted(send);
         // As in `receive`, the first call after the guardian's exit may fail.
         let sent = attempt().or_else(|errno| match errno {
             Errno::ECONNRESET => attempt(),

@@ -70,7 +70,7 @@ impl Silenced {
         let is_silent = Arc::new(AtomicBool::new(false));
         let (tell, speaks) = mpsc::channel();
         let holds = Arc::clone(&is_silent);
-        ask_about(&[libc::SYS_sendto], move |listener, call| {
+        ask_about(&[libc::SYS_sendmsg], move |listener, call| {
             let name = fs::read_to_string(format!("/proc/{}/comm", call.thread));
             match name.is_ok_and(|name| name == "mcp-guardian\n") && holds.load(Ordering::Relaxed) {
                 true => tell.send(Pid::from_raw(call.thread.cast_signed())).unwrap(),
