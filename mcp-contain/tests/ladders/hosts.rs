@@ -19,6 +19,8 @@ use crate::servers::{self, Server};
 /// The time after which what a merciless host has left is reaped.
 const WITHOUT_HELP: Duration = Duration::from_secs(3);
 
+pub(crate) const WRAPPER: &str = env!("CARGO_BIN_EXE_mcp-contain");
+
 /// The time after which a step that never takes long has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -141,17 +143,26 @@ impl Host {
 
     /// Starts this server through the wrapper with these options, and ends it as this host does.
     pub(crate) fn ends(&self, options: &[&str], server: &Server) -> Result<(), String> {
-        let wrapper = [&[env!("CARGO_BIN_EXE_mcp-contain")], options].concat();
-        self.ends_through(&wrapper, server, DEADLINE)
+        let wrapper = [&[WRAPPER], options].concat();
+        let roles = self.ends_through(&wrapper, server, DEADLINE)?;
+        let asked = server.asked.iter().filter(|_| !self.interrupts);
+        let asked = asked.chain(server.always_asked);
+        // A stopped process group that loses its parent gets SIGHUP of the kernel, before any SIGTERM.
+        let is_hung_up = self.name == "wrapper-killed"
+            && server.name == "sigstop"
+            && options.contains(&"--group");
+        let is_asked = !self.merciless && !is_hung_up;
+        all_were_asked(&roles, asked.filter(|_| is_asked))
     }
 
-    /// The same with another program in the wrapper's place, and so long for everybody to be dead.
+    /// The same with another command in the wrapper's place, and so long for every process to be
+    /// dead. None of them has to be asked.
     pub(crate) fn ends_through(
         &self,
         wrapper: &[&str],
         server: &Server,
         limit: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<(&'static str, AliveConn)>, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let listener = AliveListener::unix().map_err(|error| failed(&error))?;
         let mut held = self.start(wrapper, server, &listener.address());
@@ -172,9 +183,7 @@ impl Host {
         if self.merciless && dead(WITHOUT_HELP).is_err() {
             // Shim and guardian were killed at once. Who was forked in between is in the cgroup
             // or carries the mark, by which anybody finds it.
-            let reap = Command::new(env!("CARGO_BIN_EXE_mcp-contain"))
-                .arg("reap")
-                .output();
+            let reap = Command::new(WRAPPER).arg("reap").output();
             let reap = reap.map_err(|error| failed(&error))?;
             eprintln!("reaped: {}", String::from_utf8_lossy(&reap.stdout));
         }
@@ -183,14 +192,7 @@ impl Host {
             return Err("the wrapper does not end".to_owned());
         }
         held.streams_end()?;
-        let asked = server.asked.iter().filter(|_| !self.interrupts);
-        let asked = asked.chain(server.always_asked);
-        // A stopped process group that loses its parent gets SIGHUP of the kernel, before any SIGTERM.
-        let is_hung_up = self.name == "wrapper-killed"
-            && server.name == "sigstop"
-            && wrapper.contains(&"--group");
-        let is_asked = !self.merciless && !is_hung_up;
-        all_were_asked(&roles, asked.filter(|_| is_asked))
+        Ok(roles)
     }
 
     fn start(&self, wrapper: &[&str], server: &Server, observer: &str) -> Held {

@@ -5,6 +5,7 @@
 
 mod clients;
 mod hosts;
+mod sandboxes;
 mod servers;
 
 use std::ffi::OsString;
@@ -72,7 +73,8 @@ fn main() -> ExitCode {
         "group::only_what_leaves_the_group_survives",
         only_what_leaves_the_group_survives,
     );
-    let all = trials.chain(real).chain([without, leave]);
+    let sandboxed = sandboxes::trials();
+    let all = trials.chain(real).chain([without, leave]).chain(sandboxed);
     libtest_mimic::run(&arguments, all.collect()).exit_code()
 }
 
