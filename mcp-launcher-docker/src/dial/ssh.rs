@@ -2,84 +2,46 @@
 //! the remote side.
 
 use std::io;
-use std::process::Stdio;
-use std::time::Duration;
 
+use mcp_lifecycle_core::backend::program::{LastWords, Program};
 use mcp_lifecycle_core::lock::Lock;
 
-use tokio::io::{AsyncReadExt, join};
-use tokio::process::{ChildStderr, Command};
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::io::join;
+use tokio::process::Command;
 use tokio_util::io::InspectReader;
-
-const KEPT: usize = 1024;
-
-/// Longest wait for its last stderr output after the connection ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Ssh {
     url: String,
-    /// Last stderr output of the latest ssh, once it has ended.
-    words: Lock<watch::Receiver<Option<String>>>,
+    /// Of the latest ssh.
+    words: Lock<Option<LastWords>>,
 }
 
 impl Ssh {
     pub(super) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
-            words: Lock::new(watch::channel(None).1),
+            words: Lock::default(),
         }
     }
 
-    /// Starts an ssh in its own process group, beyond terminal signals. Dropping its streams kills it.
+    /// Starts an ssh. Dropping its streams kills it.
     pub(super) fn connect(&self) -> io::Result<impl super::Stream + use<>> {
-        let mut child = Command::new("ssh")
-            .process_group(0)
-            .args(arguments(&self.url))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let (stdout, stdin) = (child.stdout.take(), child.stdin.take());
-        let (Some(stdout), Some(stdin), Some(stderr)) = (stdout, stdin, child.stderr.take()) else {
-            return Err(io::Error::other("ssh has no standard streams"));
-        };
-        let (sender, words) = watch::channel(None);
-        drop(tokio::spawn(listen(stderr, sender)));
-        *self.words.lock() = words;
-        // The reader owns the child.
+        let mut command = Command::new("ssh");
+        command.args(arguments(&self.url));
+        let (program, stdout, stdin, words) = Program::connect(command)?;
+        *self.words.lock() = Some(words);
         let stdout = InspectReader::new(stdout, move |_: &[u8]| {
-            let _ = &child;
+            let _ = &program;
         });
         Ok(join(stdout, stdin))
     }
 
     /// Waits briefly for the end of the latest ssh and returns its stderr output.
     pub(super) async fn last_words(&self) -> Option<String> {
-        let mut words = self.words.lock().clone();
-        let said = timeout(LAST_WORDS, words.wait_for(Option::is_some)).await;
-        let said = said.ok()?.ok()?.clone()?;
-        (!said.is_empty()).then(|| format!("ssh: {said}"))
+        let mut words = self.words.lock().clone()?;
+        Some(format!("ssh: {}", words.hear().await?))
     }
-}
-
-async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
-    let (mut said, mut some) = (Vec::new(), [0; KEPT]);
-    while let Ok(1..) = stderr.read(&mut some).await.inspect(|&n| {
-        said.extend_from_slice(&some[..n]);
-        let excess = said.len().saturating_sub(KEPT);
-        said.drain(..excess);
-    }) {}
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<_> = said
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    words.send_replace(Some(lines.join("; ")));
 }
 
 fn arguments(url: &str) -> Vec<String> {

@@ -9,7 +9,7 @@ use docker_credential::CredentialRetrievalError as Problem;
 use docker_credential::DockerCredential::{IdentityToken, UsernamePassword};
 use docker_credential::get_credential_from_reader;
 use hyper::header::HeaderValue;
-use mcp_lifecycle_core::backend::helper;
+use mcp_lifecycle_core::backend::program;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -67,7 +67,7 @@ async fn ask(helper: &str, registry: &str) -> Result<Option<(String, String)>, S
     let program = format!("docker-credential-{helper}");
     let mut command = Command::new(&program);
     command.arg("get");
-    let answer = helper::ask(command, registry.as_bytes()).await;
+    let answer = program::ask(command, registry.as_bytes()).await;
     let (status, said) = answer.map_err(|error| format!("{program}: {error}"))?;
     let text = String::from_utf8_lossy(&said);
     let found = match status.success() {

@@ -1,16 +1,25 @@
 use std::future::Future;
+use std::time::Duration;
 
+use mcp_lifecycle_core::backend::program::{LastWords, Program};
 use mcp_lifecycle_core::launch::BoxError;
+use tokio::process::Command;
+use tokio::time::timeout;
 
-use super::child::CommandChild;
 use super::config::{ExecServerConfig, Target};
 use crate::ExecutorError;
 use crate::error::reason;
 use crate::link::{LineLink, Link};
 
+/// Longest wait for the exit of a command whose input was closed, after which it is killed.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// Longest wait for the exit of a command that closed its output.
+const END: Duration = Duration::from_secs(1);
+
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
-    child: Option<CommandChild>,
+    command: Option<Carrier>,
     #[cfg(feature = "websocket")]
     quick_ack: Option<super::quick_ack::QuickAck>,
 }
@@ -27,11 +36,11 @@ impl Connected {
     }
 
     pub(super) fn close(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { link, child, .. } = self;
+        let Self { link, command, .. } = self;
         drop(link);
         async move {
-            if let Some(child) = child {
-                child.leave().await;
+            if let Some(command) = command {
+                command.leave().await;
             }
         }
     }
@@ -41,14 +50,40 @@ impl Connected {
         self,
         reason: String,
     ) -> Result<impl Future<Output = String> + Send, String> {
-        let Self { link, child, .. } = self;
+        let Self { link, command, .. } = self;
         drop(link);
-        let mut child = child.ok_or(reason)?;
+        let mut command = command.ok_or(reason)?;
         Ok(async move {
-            let words = child.last_words().await;
-            tokio::spawn(child.leave());
+            let words = command.last_words().await;
+            tokio::spawn(command.leave());
             words
         })
+    }
+}
+
+/// A command whose streams are the link.
+struct Carrier {
+    name: String,
+    program: Program,
+    words: LastWords,
+}
+
+impl Carrier {
+    /// Returns why it has closed its output, as far as reported in time.
+    async fn last_words(&mut self) -> String {
+        let status = timeout(END, self.program.wait()).await;
+        let end = match status {
+            Ok(Ok(status)) => format!("`{}` ended with {status}", self.name),
+            _ => format!("`{}` closed its standard output", self.name),
+        };
+        match self.words.hear().await {
+            Some(words) => format!("{end} and said: {words}"),
+            None => end,
+        }
+    }
+
+    async fn leave(mut self) {
+        let _ = timeout(LEAVE, self.program.wait()).await;
     }
 }
 
@@ -60,7 +95,7 @@ pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, Execu
     if let Some(objection) = config.objection() {
         return Err(failed(objection.into()));
     }
-    match tokio::time::timeout(config.connect_timeout, dial(&config)).await {
+    match timeout(config.connect_timeout, dial(&config)).await {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(failed(error)),
         Err(_) => Err(failed(
@@ -82,16 +117,22 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
                     .await?;
             Ok(Connected {
                 link,
-                child: None,
+                command: None,
                 quick_ack,
             })
         }
         Target::Command { program, args } => {
-            let (child, stdout, stdin) = CommandChild::start(program, args)?;
+            let mut command = Command::new(program);
+            command.args(args);
+            let (child, stdout, stdin, words) = Program::connect(command)?;
             let link = LineLink::new(stdout, stdin, config.max_frame);
             Ok(Connected {
                 link: Box::new(link),
-                child: Some(child),
+                command: Some(Carrier {
+                    name: program.to_string_lossy().into_owned(),
+                    program: child,
+                    words,
+                }),
                 #[cfg(feature = "websocket")]
                 quick_ack: None,
             })

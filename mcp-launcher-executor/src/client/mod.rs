@@ -1,6 +1,5 @@
 #[cfg(feature = "websocket")]
 mod addresses;
-mod child;
 mod config;
 mod connect;
 mod connection;

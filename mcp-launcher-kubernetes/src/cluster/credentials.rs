@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::config::ExecConfig;
-use mcp_lifecycle_core::backend::helper;
+use mcp_lifecycle_core::backend::program;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::Command;
@@ -146,7 +146,7 @@ async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
         program: program.clone(),
         problem,
     };
-    let answer = timeout(LIMIT, helper::ask(command(&program, exec), b"")).await;
+    let answer = timeout(LIMIT, program::ask(command(&program, exec), b"")).await;
     let late = || {
         format!(
             "it did not answer within {} s and was killed",

@@ -3,10 +3,10 @@
 
 pub mod control;
 pub mod fields;
-pub mod helper;
 pub mod known;
 pub mod options;
 mod output;
+pub mod program;
 pub mod random;
 
 pub use output::output;
