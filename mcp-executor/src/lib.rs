@@ -70,7 +70,7 @@ use self::origin::{Origin, Share};
 use self::quota::Account;
 use self::registry::Registry;
 use crate::link::LineLink;
-use mcp_launcher_executor::wire::{self, link, pem, protocol};
+use mcp_launcher_executor::wire::{self, link, protocol};
 
 /// The daemon, shared by all listeners.
 #[derive(Clone)]

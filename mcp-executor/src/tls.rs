@@ -2,13 +2,13 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use mcp_lifecycle_core::backend::tls;
 use mcp_lifecycle_core::launch::BoxError;
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 
 use super::private::open_secret;
 use super::reload::Reloading;
-use crate::pem;
 
 /// A certificate chain and its key, and the authority of clients, if they need a certificate.
 ///
@@ -61,15 +61,15 @@ fn server_config(
     let mut pem = Vec::new();
     open_secret(key)
         .and_then(|mut file| file.read_to_end(&mut pem))
-        .map_err(|error| pem::named(key, error))?;
-    let chain = pem::chain(certificate)?;
-    let secret = pem::key_in(key, &pem)?;
+        .map_err(|error| tls::named(key, error))?;
+    let chain = tls::chain(certificate, &tls::read(certificate)?)?;
+    let secret = tls::key(key, &pem)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
     let config = match client_ca {
         Some(file) => {
-            let roots = Arc::new(pem::roots(file)?);
+            let roots = Arc::new(tls::roots(file, &tls::read(file)?)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
             config.with_client_cert_verifier(verifier.build()?)
         }

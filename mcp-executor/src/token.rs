@@ -2,12 +2,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use mcp_lifecycle_core::backend::tls::named;
 use mcp_lifecycle_core::launch::BoxError;
 use subtle::ConstantTimeEq;
 
 use super::private::open_secret;
 use super::reload::Reloading;
-use crate::pem::named;
 
 /// A bearer token. `Debug` shows nothing of it.
 ///

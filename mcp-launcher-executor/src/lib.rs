@@ -32,8 +32,6 @@ pub mod wire;
 #[doc = include_str!("../../docs/first-executor.md")]
 mod first_executor {}
 
-#[cfg(feature = "wss")]
-use wire::pem;
 use wire::{link, protocol};
 
 pub use client::{ExecServerConfig, ExecutorLauncher};

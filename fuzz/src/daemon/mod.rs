@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use mcp_lifecycle_core::backend::tls;
+
 use self::choices::Choices;
 pub use self::connections::connections;
 pub use self::process::{output, stdin};
 use super::token::Token;
-use crate::pem;
 use crate::protocol::Message;
 use crate::protocol::process::{EnvPolicy, Inherit};
 
@@ -51,8 +52,8 @@ pub fn params(bytes: &[u8]) {
 /// Certificates and a key, as they are used for either side of TLS.
 pub fn pem(bytes: &[u8]) {
     let file = Path::new("file");
-    let _ = pem::roots_in(file, bytes);
-    if let (Ok(chain), Ok(key)) = (pem::chain_in(file, bytes), pem::key_in(file, bytes)) {
+    let _ = tls::roots(file, bytes);
+    if let (Ok(chain), Ok(key)) = (tls::chain(file, bytes), tls::key(file, bytes)) {
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

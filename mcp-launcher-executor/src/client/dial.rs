@@ -99,25 +99,20 @@ fn tcp(stream: &TcpStream) -> &TcpStream {
 
 #[cfg(feature = "wss")]
 fn connector(certificates: &Certificates) -> Result<tokio_rustls::TlsConnector, BoxError> {
-    use std::sync::Arc;
-
-    use crate::pem;
+    use mcp_lifecycle_core::backend::tls;
 
     let roots = match &certificates.trusted {
-        Some(file) => pem::roots(file)?,
+        Some(file) => tls::roots(file, &tls::read(file)?)?,
         None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let config = match &certificates.own {
-        Some((certificate, key)) => {
-            config.with_client_auth_cert(pem::chain(certificate)?, pem::key(key)?)?
-        }
-        None => config.with_no_client_auth(),
-    };
-    Ok(tokio_rustls::TlsConnector::from(Arc::new(config)))
+    let own = certificates.own.as_ref();
+    let config = tls::client(
+        roots,
+        own.map(|(certificate, key)| (&**certificate, &**key)),
+    )?;
+    Ok(tokio_rustls::TlsConnector::from(std::sync::Arc::new(
+        config,
+    )))
 }
 
 #[cfg(feature = "wss")]

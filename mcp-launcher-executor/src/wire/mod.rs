@@ -4,8 +4,6 @@
 
 mod convert;
 pub mod link;
-#[cfg(feature = "wss")]
-pub mod pem;
 pub mod protocol;
 
 pub use convert::{containment, remnant, wire_code, wire_containment, wire_proof, wire_remnant};

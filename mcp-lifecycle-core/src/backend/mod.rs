@@ -8,5 +8,7 @@ pub mod options;
 mod output;
 pub mod program;
 pub mod random;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 pub use output::output;
