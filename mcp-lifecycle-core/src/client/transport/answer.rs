@@ -1,98 +1,59 @@
+use std::borrow::Cow;
+use std::fmt;
+
 use rmcp::model::RequestId;
+use serde::Deserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 /// Returns the ID of an answer that is cut off, not valid JSON, or of the wrong form.
 ///
-/// Only members of the outermost object count: an answer has `jsonrpc`, or nothing but an ID and a
-/// `result` or `error`. Anything else with an ID (a JSON log line, an echoed request) is no answer
-/// and must not fail the call with this ID.
+/// Only members of the outermost object before the fault count: an answer has `jsonrpc`, or nothing
+/// but an ID and a `result` or `error`. Anything else with an ID (a JSON log line, an echoed
+/// request) is no answer and must not fail the call with this ID.
 pub(super) fn answer_id(line: &[u8]) -> Option<RequestId> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let mut scan = Scan { rest: line };
-    scan.expect(b'{')?;
-    let mut id = None;
-    let (mut tagged, mut answers, mut foreign) = (false, false, false);
-    while let Some((key, value)) = scan.member() {
-        match key {
-            b"jsonrpc" => tagged = true,
-            b"id" if scan.is_cut(value) => {}
-            b"id" => id = serde_json::from_slice(value).ok(),
-            b"result" | b"error" => answers = true,
-            b"method" => return None,
-            _ => foreign = true,
-        }
-        if scan.expect(b',').is_none() {
-            break;
-        }
-    }
-    id.filter(|_| tagged || (answers && !foreign))
+    let mut found = Members::default();
+    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(&mut found);
+    // There may have been more digits.
+    let is_cut = found.ends_with_id && line.last().is_some_and(u8::is_ascii_digit);
+    let is_answer = found.tagged || (found.answers && !found.foreign);
+    found.id.filter(|_| is_answer && !found.asks && !is_cut)
 }
 
-struct Scan<'a> {
-    rest: &'a [u8],
+#[derive(Default)]
+struct Members {
+    id: Option<RequestId>,
+    ends_with_id: bool,
+    tagged: bool,
+    answers: bool,
+    asks: bool,
+    foreign: bool,
 }
 
-impl<'a> Scan<'a> {
-    fn expect(&mut self, byte: u8) -> Option<()> {
-        self.rest = self.rest.trim_ascii_start();
-        self.rest = self.rest.strip_prefix(&[byte])?;
-        Some(())
+impl<'de> Visitor<'de> for &mut Members {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
     }
 
-    fn member(&mut self) -> Option<(&'a [u8], &'a [u8])> {
-        self.rest = self.rest.trim_ascii_start();
-        let key = self.string()?;
-        self.expect(b':')?;
-        self.rest = self.rest.trim_ascii_start();
-        Some((key, self.value()))
-    }
-
-    fn string(&mut self) -> Option<&'a [u8]> {
-        let text = self.rest.strip_prefix(b"\"")?;
-        let end = end_of_string(text)?;
-        self.rest = &text[end + 1..];
-        Some(&text[..end])
-    }
-
-    fn value(&mut self) -> &'a [u8] {
-        let end = end_of_value(self.rest);
-        let (value, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        value
-    }
-
-    fn is_cut(&self, value: &[u8]) -> bool {
-        self.rest.is_empty() && value.last().is_some_and(u8::is_ascii_digit)
-    }
-}
-
-fn end_of_string(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text[at] == b'"' {
-            return Some(at);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            self.ends_with_id = key == "id";
+            match &*key {
+                "id" => {
+                    self.id = serde_json::from_value(map.next_value()?).ok();
+                    continue;
+                }
+                "jsonrpc" => self.tagged = true,
+                "result" | "error" => self.answers = true,
+                "method" => self.asks = true,
+                _ => self.foreign = true,
+            }
+            map.next_value::<IgnoredAny>()?;
         }
-        at += 2;
+        Ok(())
     }
-}
-
-fn end_of_value(text: &[u8]) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while at < text.len() {
-        match text[at] {
-            b'"' => match end_of_string(&text[at + 1..]) {
-                Some(end) => at += end + 1,
-                None => return text.len(),
-            },
-            b'{' | b'[' => depth += 1,
-            b',' | b'}' | b']' if depth == 0 => return at,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    text.len()
 }
 
 #[cfg(test)]
