@@ -64,10 +64,9 @@ pub(super) fn of_host(line: &[u8], handshake: Option<&Key>, cache: Option<&Cache
         (Some(id), _) if has_method => request(id, &method, &members, handshake, cache),
         (Some(id), _) if members.answer().is_some() => FromHost::Response(Id::of(id)),
         (None, "notifications/initialized") => FromHost::Initialized,
-        (None, "notifications/cancelled") => match members.cancelled() {
-            Some(id) => FromHost::Cancelled(id),
-            None => FromHost::Notification,
-        },
+        (None, "notifications/cancelled") => members
+            .cancelled()
+            .map_or(FromHost::Notification, FromHost::Cancelled),
         (None, _) if has_method => FromHost::Notification,
         _ => FromHost::Other,
     }
@@ -138,10 +137,9 @@ pub(super) fn of_server(line: &[u8], is_of_interest: impl FnOnce(&Id) -> bool) -
         }
         (None, Some(_), _) => match members.text("method").as_deref() {
             Some("notifications/progress") => FromServer::Progress,
-            Some("notifications/cancelled") => match members.cancelled() {
-                Some(id) => FromServer::Cancelled(id),
-                None => FromServer::Other,
-            },
+            Some("notifications/cancelled") => members
+                .cancelled()
+                .map_or(FromServer::Other, FromServer::Cancelled),
             _ => FromServer::Other,
         },
         _ => FromServer::Other,

@@ -31,7 +31,6 @@ pub(in crate::lazy) enum Event<'a> {
     InputClosed,
     /// The server has exited; whether anything of it is left is found out next.
     Exited,
-    /// A [deadline](super::Relay::deadline) may have passed.
     Time,
     HostClosed,
     /// A signal to end, which the server receives as well.
@@ -83,7 +82,7 @@ pub(in crate::lazy) enum Method {
 #[derive(Debug, Clone)]
 pub(in crate::lazy) enum FromServer {
     Response(Response),
-    /// A request: its ID, and the ID as written.
+    /// Its ID, and the ID as written.
     Request(Id, Box<[u8]>),
     Cancelled(Id),
     Progress,
@@ -129,7 +128,6 @@ pub(in crate::lazy) enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::lazy) enum Exit {
     Success,
-    /// Like the last server.
     AsServer,
     Unproven,
     /// The host got an answer that its server does not support.

@@ -144,7 +144,6 @@ impl Relay {
         }
     }
 
-    /// Passes a line to a running server, or queues it behind earlier ones.
     fn pass_or_hold(&mut self, line: &[u8]) {
         if self.passes() {
             self.todo.push(Action::Pass);

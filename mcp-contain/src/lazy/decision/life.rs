@@ -4,18 +4,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::events::{Action, Exit};
-use super::{Own, Phase, Relay, error};
+use super::{Own, Phase, Relay, error, notification};
 
 /// Uptime after which an end is no failed start.
 const SUSTAINED: Duration = Duration::from_secs(60);
 
-/// Time limit for a server to answer the repeated handshake.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// Time for the exit of a server that has closed its input to be noticed.
 const EXITING: Duration = Duration::from_millis(250);
 
-/// Longest pause before a restart.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Relay {
@@ -53,7 +51,6 @@ impl Relay {
         }
     }
 
-    /// Gives a server that closed its input the time to exit.
     pub(super) fn input_closed(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Starting) {
             self.deaf = Some(self.now.saturating_add(EXITING));
@@ -110,7 +107,6 @@ impl Relay {
         }
     }
 
-    /// Decides on the proven end of a server, described by `how`.
     pub(super) fn gone(&mut self, how: &str) {
         let phase = std::mem::replace(&mut self.phase, Phase::Asleep);
         let was_closed = std::mem::take(&mut self.is_closed);
@@ -169,15 +165,12 @@ impl Relay {
 
     /// Cancels the server's requests in flight: their answers must not reach its successor.
     fn forget_questions(&mut self) {
-        let mut texts = Vec::new();
         for asked in self.asked.values_mut().filter(|asked| !asked.is_over) {
             asked.is_over = true;
-            texts.push(String::from_utf8_lossy(&asked.text).into_owned());
-        }
-        for id in texts {
+            let id = String::from_utf8_lossy(&asked.text);
             let params =
                 format!(",\"params\":{{\"requestId\":{id},\"reason\":\"the server ended\"}}");
-            self.notify("cancelled", &params);
+            self.todo.push(notification("cancelled", &params));
         }
     }
 
@@ -187,7 +180,6 @@ impl Relay {
         }
     }
 
-    /// Starts a server and gives it the queued lines, after the handshake if necessary.
     pub(super) fn start(&mut self) {
         self.used = self.now;
         self.started = self.now;

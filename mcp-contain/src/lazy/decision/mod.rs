@@ -51,7 +51,6 @@ pub(super) struct Relay {
     /// The server may be working without a request in flight.
     is_kept: bool,
     has_host_closed: bool,
-    /// The server's input was closed.
     is_closed: bool,
     /// The time at which its input is closed, even with unwritten lines.
     cut: Option<Duration>,
@@ -86,7 +85,6 @@ struct Asked {
 enum Own {
     Handshake,
     Renewal(Key),
-    /// Sets the level; the answer does not matter.
     Level,
 }
 
@@ -177,12 +175,6 @@ impl Relay {
         }
     }
 
-    fn notify(&mut self, method: &str, params: &str) {
-        let line =
-            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}\n");
-        self.todo.push(Action::ToHost(line.into_bytes()));
-    }
-
     fn answer(&mut self, id: &[u8], object: &[u8]) {
         self.todo.push(Action::ToHost(answer(id, object)));
     }
@@ -198,6 +190,11 @@ impl Handshake {
 fn answer(id: &[u8], object: &[u8]) -> Vec<u8> {
     let rest = object.strip_prefix(b"{").unwrap_or(object);
     [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", rest, b"\n"].concat()
+}
+
+fn notification(method: &str, params: &str) -> Action {
+    let line = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}\n");
+    Action::ToHost(line.into_bytes())
 }
 
 fn error(id: &[u8], why: &str) -> Vec<u8> {

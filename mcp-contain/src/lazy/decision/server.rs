@@ -2,7 +2,7 @@
 
 use super::events::{Action, Answer, Exit, FromServer, Key, Method, Response};
 use super::flight::{Pending, REQUESTS};
-use super::{Asked, Own, Phase, Relay, error};
+use super::{Asked, Own, Phase, Relay, error, notification};
 use crate::lazy::line::Id;
 
 /// Final errors: no such method or protocol version.
@@ -137,7 +137,8 @@ impl Relay {
         // Later revisions notify only listeners, and a listening host was not answered from the
         // cache.
         if let (Method::List(of), Some(_)) = (method, &self.handshake) {
-            self.notify(&format!("{of}/list_changed"), "");
+            let changed = notification(&format!("{of}/list_changed"), "");
+            self.todo.push(changed);
         }
     }
 

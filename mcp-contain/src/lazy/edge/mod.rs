@@ -11,7 +11,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 pub(super) use server::Shim;
 use server::{Server, describe};
@@ -67,7 +67,7 @@ impl Edge {
             policy,
             shim,
             began: Instant::now(),
-            signals: wait::signal_fd(&mask)?,
+            signals: SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
             host,
             input: Some(Stream::standard(io::stdin().as_fd(), true)?),
             from_host: Lines::default(),
@@ -121,12 +121,8 @@ impl Edge {
 
     fn has_room(&self) -> bool {
         let to_server = self.server.as_ref().map_or(0, |server| server.to_it.len());
-        let answers = if self.relay.answers() {
-            self.to_host.len()
-        } else {
-            0
-        };
-        to_server < ROOM && self.relay.held() < ROOM && answers < ROOM && self.exit.is_none()
+        let is_heard = !self.relay.answers() || self.to_host.len() < ROOM;
+        to_server < ROOM && self.relay.held() < ROOM && is_heard && self.exit.is_none()
     }
 
     /// Decides on received lines of the host. Returns whether there were any.

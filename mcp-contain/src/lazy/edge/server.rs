@@ -168,10 +168,8 @@ pub(super) fn signal_of(status: ExitStatus) -> Option<i32> {
 }
 
 pub(super) fn describe(status: ExitStatus) -> String {
-    let signal = signal_of(status);
-    match (status.code().filter(|_| signal.is_none()), signal) {
-        (Some(code), _) => format!("the server ended (exit code {code})"),
-        (None, Some(signal)) => format!("the server was ended by signal {signal}"),
-        (None, None) => "the server ended".to_owned(),
+    match (signal_of(status), status.code()) {
+        (Some(signal), _) => format!("the server was ended by signal {signal}"),
+        (None, code) => format!("the server ended (exit code {})", code.unwrap_or_default()),
     }
 }

@@ -57,7 +57,6 @@ impl Stream {
         })
     }
 
-    /// Reads available data. Returns its length, 0 at the end.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, spare_capacity(into))?)
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::Edge;
 use super::server::Server;
@@ -20,11 +19,6 @@ const LADDER: Duration = Duration::from_secs(3);
 pub(in crate::lazy) fn signals() -> SigSet {
     use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     SigSet::from_iter([SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
-}
-
-pub(super) fn signal_fd(signals: &SigSet) -> io::Result<SignalFd> {
-    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-    Ok(SignalFd::with_flags(signals, flags)?)
 }
 
 /// A peer that has shut down its writing side; `nix` lacks this flag.
@@ -274,7 +268,6 @@ impl Edge {
         }
     }
 
-    /// Drops the streams of a host that does not read any more.
     fn deaf_host(&mut self) {
         self.output = None;
         self.input = None;
