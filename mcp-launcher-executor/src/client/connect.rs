@@ -20,23 +20,11 @@ const END: Duration = Duration::from_secs(1);
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     command: Option<Carrier>,
-    #[cfg(feature = "websocket")]
-    quick_ack: Option<super::quick_ack::QuickAck>,
 }
 
 impl Connected {
-    /// Records whether the peer is our daemon, which needs no quick acknowledgement.
-    pub(super) fn peer_is_ours(&self, ours: bool) {
-        #[cfg(feature = "websocket")]
-        if let Some(quick_ack) = &self.quick_ack {
-            quick_ack.set(!ours);
-        }
-        #[cfg(not(feature = "websocket"))]
-        let _ = ours;
-    }
-
     pub(super) fn close(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { link, command, .. } = self;
+        let Self { link, command } = self;
         drop(link);
         async move {
             if let Some(command) = command {
@@ -45,19 +33,16 @@ impl Connected {
         }
     }
 
-    /// Closes a lost link. Returns `reason`, or a future of the reason that its command reports.
-    pub(super) fn part(
-        self,
-        reason: String,
-    ) -> Result<impl Future<Output = String> + Send, String> {
-        let Self { link, command, .. } = self;
+    /// Closes a lost link. Returns `reason`, or the one that its command reports.
+    pub(super) async fn part(self, reason: String) -> String {
+        let Self { link, command } = self;
         drop(link);
-        let mut command = command.ok_or(reason)?;
-        Ok(async move {
-            let words = command.last_words().await;
-            tokio::spawn(command.leave());
-            words
-        })
+        let Some(mut command) = command else {
+            return reason;
+        };
+        let words = command.last_words().await;
+        tokio::spawn(command.leave());
+        words
     }
 }
 
@@ -112,14 +97,10 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             token,
             certificates,
         } => {
-            let (link, quick_ack) =
-                super::dial::websocket(url, token.as_deref(), certificates, config.max_frame)
-                    .await?;
-            Ok(Connected {
-                link,
-                command: None,
-                quick_ack,
-            })
+            let token = token.as_deref();
+            let link = super::dial::websocket(url, token, certificates, config.max_frame).await?;
+            let command = None;
+            Ok(Connected { link, command })
         }
         Target::Command { program, args } => {
             let mut command = Command::new(program);
@@ -133,8 +114,6 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
                     program: child,
                     words,
                 }),
-                #[cfg(feature = "websocket")]
-                quick_ack: None,
             })
         }
     }

@@ -12,7 +12,6 @@ mod params;
 mod plain;
 mod process;
 #[cfg(feature = "websocket")]
-mod quick_ack;
 mod session;
 mod supervised;
 

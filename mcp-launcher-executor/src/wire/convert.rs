@@ -75,23 +75,20 @@ pub fn wire_containment(containment: &Containment) -> WireContainment {
     }
 }
 
+/// The wire has no word for marks; it is a group at the least.
+const REACHES: [(&str, Reach); 4] = [
+    ("container", Reach::Container),
+    ("tree", Reach::Tree),
+    ("group", Reach::Group),
+    ("process", Reach::Process),
+];
+
 fn reach(wire: &str) -> Reach {
-    match wire {
-        "process" => Reach::Process,
-        "group" => Reach::Group,
-        "tree" => Reach::Tree,
-        "container" => Reach::Container,
-        _ => Reach::Nothing,
-    }
+    let named = REACHES.iter().find(|(word, _)| *word == wire);
+    named.map_or(Reach::Nothing, |(_, reach)| *reach)
 }
 
 fn wire_reach(reach: Reach) -> &'static str {
-    match reach {
-        Reach::Process => "process",
-        // The wire has no word for marks; it is this at the least.
-        Reach::Group | Reach::Marked => "group",
-        Reach::Tree => "tree",
-        Reach::Container => "container",
-        _ => "nothing",
-    }
+    let least = REACHES.iter().find(|(_, known)| *known <= reach);
+    least.map_or("nothing", |(word, _)| word)
 }

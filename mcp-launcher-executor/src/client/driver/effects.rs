@@ -34,9 +34,6 @@ impl Driver {
                     }
                 }
                 Effect::Ready(result) => {
-                    if let Some(connected) = &self.link {
-                        connected.peer_is_ours(self.session.is_extended());
-                    }
                     if let Some(ready) = self.ready.take() {
                         let _ = ready.send(Ok(*result));
                     }

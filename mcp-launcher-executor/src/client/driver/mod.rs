@@ -121,7 +121,6 @@ impl Driver {
                 Event::Frame(incoming) => self.incoming(now, incoming),
                 Event::Command(command) => self.command(now, command),
                 Event::Connected(Ok(connected)) => {
-                    connected.peer_is_ours(self.session.is_extended());
                     self.link = Some(connected);
                     self.session.link_up(now);
                 }
@@ -135,13 +134,14 @@ impl Driver {
                         None => "the executor closed it".to_owned(),
                     };
                     self.dirty = false;
-                    match self.link.take().map(|link| link.part(reason)) {
-                        Some(Ok(parting)) => self.parting = Some(Box::pin(parting)),
-                        Some(Err(reason)) => self.lost(now, reason),
-                        None => {}
+                    if let Some(link) = self.link.take() {
+                        self.parting = Some(Box::pin(link.part(reason)));
                     }
                 }
-                Event::Parted(reason) => self.lost(now, reason),
+                Event::Parted(reason) => {
+                    let lost = ExecutorError::Lost { reason };
+                    self.session.link_down(now, lost);
+                }
                 Event::Tick => self.session.tick(now),
                 Event::Abandoned => return Poll::Ready(()),
             }
@@ -276,7 +276,6 @@ impl Driver {
 
     fn one_command(&mut self, now: Instant, command: Command) {
         let session = &mut self.session;
-        let named = |process_id: String| ProcessParams { process_id };
         match command {
             Command::Start(params, remote, reply) => {
                 self.processes.insert(params.process_id.clone(), remote);
@@ -295,7 +294,8 @@ impl Driver {
             Command::CloseStdin(id) => {
                 if session.is_extended() {
                     let purpose = Purpose::Close(id.clone());
-                    session.call(now, method::CLOSE_STDIN, &named(id), purpose);
+                    let params = ProcessParams { process_id: id };
+                    session.call(now, method::CLOSE_STDIN, &params, purpose);
                 }
             }
             Command::Consumed(id, stdout, stderr) => session.consumed(&id, stdout, stderr),
@@ -309,15 +309,8 @@ impl Driver {
                 self.replies.insert(self.next_token, reply);
                 session.call(now, method, &params, Purpose::Answer(self.next_token));
             }
-            Command::Terminate(id) => {
-                let purpose = Purpose::Undo(id.clone());
-                session.call(now, method::TERMINATE, &named(id), purpose);
-            }
+            Command::Terminate(id) => session.terminate(now, id),
         }
-    }
-
-    fn lost(&mut self, now: Instant, reason: String) {
-        self.session.link_down(now, ExecutorError::Lost { reason });
     }
 
     fn close_link(&mut self) {

@@ -115,15 +115,13 @@ impl Session {
                 return;
             }
         }
-        let params = ProcessParams {
-            process_id: process_id.to_owned(),
-        };
-        self.call(
-            now,
-            method::TERMINATE,
-            &params,
-            Purpose::Undo(process_id.to_owned()),
-        );
+        self.terminate(now, process_id.to_owned());
+    }
+
+    pub(crate) fn terminate(&mut self, now: Instant, process_id: String) {
+        let purpose = Purpose::Undo(process_id.clone());
+        let params = ProcessParams { process_id };
+        self.call(now, method::TERMINATE, &params, purpose);
     }
 
     /// Handles a refused request. If it may be a repeated start, the first one may have been
@@ -268,20 +266,14 @@ impl Session {
             let Some(mut call) = self.calls.remove(id) else {
                 continue;
             };
+            let undoes = matches!(call.purpose, Purpose::Undo(_));
             match &call.purpose {
-                // Retried only here.
-                Purpose::Undo(_) => {
-                    let next = now + self.timing.call;
-                    call.deadline = Some(next);
-                    self.calls.insert(*id, call);
-                    self.due(next);
-                    if self.link == LinkState::Up {
-                        self.transmit(now, *id);
+                // An undo is retried only here; input is held back by our daemon.
+                purpose if undoes || self.is_held_back(purpose) => {
+                    call.deadline = undoes.then(|| now + self.timing.call);
+                    if let Some(next) = call.deadline {
+                        self.due(next);
                     }
-                }
-                // Sent again, as it is held back by our daemon.
-                purpose if self.is_held_back(purpose) => {
-                    call.deadline = None;
                     self.calls.insert(*id, call);
                     if self.link == LinkState::Up {
                         self.transmit(now, *id);

@@ -7,7 +7,7 @@ use super::{Effect, LinkState, ProcessEvent, Purpose, Recovery, Session};
 use crate::ExecutorError;
 use crate::protocol::extension::{EndedNotification, GoneNotification};
 use crate::protocol::process::{
-    ClosedNotification, ExitedNotification, OutputNotification, ProcessParams, ReadResult,
+    ClosedNotification, ExitedNotification, OutputNotification, ReadResult,
 };
 use crate::protocol::{
     MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
@@ -228,11 +228,7 @@ impl Session {
     /// Ends a process with missing output, which is useless.
     pub(super) fn give_up(&mut self, now: Instant, process_id: &str, error: ExecutorError) {
         self.fail_process(process_id, error);
-        let params = ProcessParams {
-            process_id: process_id.to_owned(),
-        };
-        let purpose = Purpose::Undo(process_id.to_owned());
-        self.call(now, method::TERMINATE, &params, purpose);
+        self.terminate(now, process_id.to_owned());
     }
 }
 

@@ -36,13 +36,10 @@ pub(crate) use sequence::{ProcessEvent, Recovery, Sequencer};
 /// The clocks and limits of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
-    /// Deadline of a call.
     pub(crate) call: Duration,
-    /// Deadline of `initialize`.
     pub(crate) hello: Duration,
     /// Time in which a lost link may be resumed.
     pub(crate) resume: Duration,
-    /// Pause between attempts.
     pub(crate) retry: Duration,
     /// Silence after which the peer is pinged.
     pub(crate) keep_alive: Duration,
@@ -59,9 +56,7 @@ pub(crate) enum Effect {
     Connect,
     /// Drop the link, without reporting `link_down`.
     Disconnect,
-    /// Send this frame.
     Send(String),
-    /// Ping the peer.
     Ping,
     /// The session is open for the first time.
     Ready(Box<InitializeResult>),
@@ -72,11 +67,9 @@ pub(crate) enum Effect {
         String,
         Result<crate::protocol::process::WriteStatus, ExecutorError>,
     ),
-    /// A process has an event.
     Event(String, ProcessEvent),
     /// A process cannot be followed any more.
     Failed(String, ExecutorError),
-    /// The session is over.
     Dead(ExecutorError),
 }
 
@@ -90,13 +83,11 @@ struct Track {
     hole_since: Option<Instant>,
     /// The gap after the last recovery: a second time it is final.
     gap: Option<(u64, u64)>,
-    /// Unacknowledged events.
     unacknowledged: u32,
     /// Consumed bytes of stdout and stderr.
     consumed: (u64, u64),
 }
 
-/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Session {
     timing: Timing,
@@ -120,7 +111,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Creates a session that begins with a connection attempt.
     pub(crate) fn new(timing: Timing, client_name: String, wish: Lifecycle, now: Instant) -> Self {
         Self {
             client_name,
@@ -141,7 +131,6 @@ impl Session {
         }
     }
 
-    /// Returns the next effect.
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -171,12 +160,10 @@ impl Session {
         self.lifecycle.is_some()
     }
 
-    /// Returns whether raw output was agreed.
     fn takes_raw_output(&self) -> bool {
         self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
     }
 
-    /// Begins to follow a process.
     pub(crate) fn track(&mut self, process_id: String) {
         self.tracks.insert(
             process_id,

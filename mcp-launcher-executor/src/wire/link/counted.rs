@@ -12,10 +12,8 @@ pub struct Counted<S> {
     stream: S,
     read: u64,
     admitted: Option<usize>,
-    after_read: Option<AfterRead<S>>,
+    after_read: Option<fn(&S)>,
 }
-
-type AfterRead<S> = Box<dyn Fn(&S) + Send>;
 
 impl<S> Counted<S> {
     pub fn new(stream: S) -> Self {
@@ -28,8 +26,8 @@ impl<S> Counted<S> {
     }
 
     /// Runs an action on the stream after each read.
-    pub fn after_read(mut self, action: impl Fn(&S) + Send + 'static) -> Self {
-        self.after_read = Some(Box::new(action));
+    pub fn after_read(mut self, action: fn(&S)) -> Self {
+        self.after_read = Some(action);
         self
     }
 
