@@ -10,6 +10,7 @@ use std::time::Duration;
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 
 use mcp_guardian::init::{self, PROGRAM};
+use mcp_lifecycle_core::backend::ARCHITECTURE;
 
 use crate::engine::{EngineError, ImageFacts};
 use crate::ledger::Ledger;
@@ -99,14 +100,9 @@ fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     if PROGRAM.is_empty() {
         return Err(unsupported(init::NOT_AVAILABLE));
     }
-    let own = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
     match image.architecture.as_deref() {
-        Some(other) if other != own && !other.is_empty() => Err(unsupported(&format!(
-            "the image is for {other}, and this build's program for {own}"
+        Some(other) if other != ARCHITECTURE && !other.is_empty() => Err(unsupported(&format!(
+            "the image is for {other}, and this build's program for {ARCHITECTURE}"
         ))),
         _ => Ok(()),
     }

@@ -57,9 +57,7 @@ pub(crate) enum Start {
     Wait(Option<String>),
     /// No node fits, with the scheduler's reason.
     Unschedulable(String),
-    /// The server runs, or its init.
     Running,
-    /// It ended before the attach.
     Ended,
     Failed(Failure),
 }
@@ -80,7 +78,6 @@ pub(crate) enum Failure {
         reason: String,
         message: String,
     },
-    /// A third party deleted it.
     Deleted,
 }
 
@@ -162,7 +159,6 @@ fn waiting(reason: &str, message: &str) -> Start {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Some container may run.
     Alive,
     /// The server has ended; other containers have not.
     Server(ExitStatus),

@@ -15,7 +15,6 @@ pub(crate) struct NoCredentials {
     pub(crate) problem: String,
 }
 
-/// The reason a step failed, in words, and its meaning for the caller.
 #[derive(Debug, Clone, DeriveError)]
 #[error("{words}")]
 pub(crate) struct ClusterError {
@@ -152,7 +151,6 @@ fn missing_right(words: &str) -> Option<(&str, &str)> {
     (!verb.contains(' ')).then_some((verb, resource))
 }
 
-/// Connection faults that a retry will meet again.
 enum Fault {
     Tls,
     Credentials,
@@ -177,15 +175,12 @@ fn connection_fault(error: &(dyn Error + 'static)) -> Option<Fault> {
 pub(crate) enum Meaning {
     Absent,
     Exists,
-    /// The object is not the one that was meant.
     Conflict,
     /// The server is busy: retry, after this time at the earliest.
     Busy(Duration),
-    /// No response: the outcome is unknown.
     Unheard,
     /// Credentials are missing or rejected; they may be renewed.
     Unaccepted,
-    /// Final: a retry has the same result.
     Refused,
 }
 

@@ -17,13 +17,11 @@ pub(crate) struct Facts {
     pub(crate) deleting: bool,
     /// Its object would be gone without finalizers.
     pub(crate) finished: bool,
-    /// Our finalizer keeps its object.
     pub(crate) kept: bool,
     /// It was given up by another component than its kubelet.
     pub(crate) disrupted: bool,
     /// The number of containers in its specification, of any kind.
     pub(crate) expected: usize,
-    /// The containers that the kubelet reports.
     pub(crate) containers: Vec<Container>,
 }
 

@@ -4,13 +4,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcp_guardian::init::{NOT_AVAILABLE, PROGRAM};
+use mcp_lifecycle_core::backend::ARCHITECTURE;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Kind, Patience};
 use crate::error::{ClusterError, Meaning};
 
-/// The name of the program, and of its volume.
 pub(crate) const NAME: &str = "mcp-init";
 const DIRECTORY: &str = "/.mcp-lifecycle";
 
@@ -23,7 +23,7 @@ pub(crate) fn command(grace_ms: &str) -> Vec<String> {
 pub(crate) fn mount(pod: &mut Value) {
     let spec = &mut pod["spec"];
     spec["nodeSelector"]["kubernetes.io/os"] = "linux".into();
-    spec["nodeSelector"]["kubernetes.io/arch"] = architecture().into();
+    spec["nodeSelector"]["kubernetes.io/arch"] = ARCHITECTURE.into();
     let volume = json!({"name": NAME, "configMap": {"name": map_name(), "defaultMode": 0o555}});
     let mount = json!({"name": NAME, "mountPath": DIRECTORY, "readOnly": true});
     push(&mut spec["volumes"], volume);
@@ -83,12 +83,4 @@ fn map_name() -> String {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
     format!("{NAME}-{hash:016x}")
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }

@@ -26,7 +26,6 @@ use crate::error::{Case, ClusterError, Meaning};
 use crate::labels;
 use owner::{Own, owner};
 
-/// Default validity of a Lease without a renewal.
 pub(crate) const VALID: Duration = Duration::from_secs(40);
 
 /// Bounds of the configured validity; a search observes a Lease for no longer than the longest.
@@ -35,7 +34,6 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
-    /// In whole seconds.
     valid: u16,
 }
 

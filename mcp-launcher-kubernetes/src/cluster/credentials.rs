@@ -21,7 +21,6 @@ use tower::filter::AsyncPredicate;
 
 use crate::error::NoCredentials;
 
-/// Time limit of the program; it is killed then.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A token is renewed this long before it expires.
@@ -83,7 +82,6 @@ impl Credentials {
         }))
     }
 
-    /// Returns the client's certificate, if the program gives one.
     pub(super) async fn certificate(&self) -> Result<Option<Certificate>, NoCredentials> {
         Ok(self.given().await?.certificate)
     }

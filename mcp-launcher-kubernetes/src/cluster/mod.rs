@@ -32,7 +32,6 @@ pub(crate) use objects::{Deletion, Kind, Listed};
 pub(crate) use retry::{Patience, Pauses};
 pub(crate) use watch::{Entry, Watcher};
 
-/// Time in which a creation with a lost response may still take effect.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(75);
 
 /// Time limit of one response. A deletion by a busy server is requested again.
@@ -119,14 +118,14 @@ impl Cluster {
         self.object("patch", kind.plural(), request).await
     }
 
-    /// Removes our finalizer from a pod, and no other.
     pub(crate) async fn let_go(&self, pod: &str, uid: &str) -> Result<(), ClusterError> {
         let without = json!({"metadata": {
             "uid": uid, "$deleteFromPrimitiveList/finalizers": [labels::FINALIZER],
         }});
         let request = Request::patch(self.path(Kind::Pod, pod).await?);
         let request = with_body(request, "application/strategic-merge-patch+json", &without);
-        self.text("patch", "pods", request).await.map(drop)
+        let patched = self.asked(("patch", "pods"), request, Client::request_text);
+        patched.await.map(drop)
     }
 
     pub(crate) async fn list<T: DeserializeOwned>(
@@ -196,14 +195,10 @@ impl Cluster {
     ) -> Result<impl Stream<Item = Result<WatchEvent<T>, ClusterError>> + use<'_, T>, ClusterError>
     {
         let path = self.path(kind, "").await?;
-        let connected = self.connected().await?;
-        let action = connected.action("watch", kind.plural());
         let request = Request::get(format!("{path}?{query}")).body(Vec::new());
-        let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
-        let answer = timeout(ANSWER, connected.client.request_stream(request)).await;
-        let answer = answer.map_err(|_| action.unreachable(late()))?;
-        let lines = answer.map_err(|error| action.failed(error))?.lines();
-        Ok(lines.map(move |line| {
+        let what = ("watch", kind.plural());
+        let (answer, action) = self.asked(what, request, Client::request_stream).await?;
+        Ok(answer.lines().map(move |line| {
             let line = line.map_err(|error| action.unreachable(error.to_string()))?;
             serde_json::from_str(&line).map_err(|error| action.unreachable(error.to_string()))
         }))
@@ -242,7 +237,8 @@ impl Cluster {
         }
         let request = Request::delete(self.path(kind, what.name).await?);
         let request = with_body(request, JSON, &options);
-        self.text("delete", kind.plural(), request).await.map(drop)
+        let deleted = self.asked(("delete", kind.plural()), request, Client::request_text);
+        deleted.await.map(drop)
     }
 
     /// Attaches to all three streams of a container. The API attaches by name only.
@@ -253,14 +249,10 @@ impl Cluster {
     ) -> Result<Connection, ClusterError> {
         let query = format!("container={container}&stdin=true&stdout=true&stderr=true");
         let path = self.path(Kind::Pod, pod).await?;
-        let connected = self.connected().await?;
         let request = Request::get(format!("{path}/attach?{query}")).body(Vec::new());
         // From Kubernetes 1.35 on, attach needs `create` as well.
-        let action = connected.action("get", "pods/attach");
-        let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
-        let answer = timeout(ANSWER, connected.client.connect(request)).await;
-        let answer = answer.map_err(|_| action.unreachable(late()))?;
-        answer.map_err(|error| action.failed(error))
+        let attached = self.asked(("get", "pods/attach"), request, Client::connect);
+        Ok(attached.await?.0)
     }
 
     async fn path(&self, kind: Kind, name: &str) -> Result<String, ClusterError> {
@@ -279,24 +271,37 @@ impl Cluster {
         resource: &'static str,
         request: http::Result<Request<Vec<u8>>>,
     ) -> Result<T, ClusterError> {
-        let text = self.text(verb, resource, request).await?;
-        let action = self.connected().await?.action(verb, resource);
+        let what = (verb, resource);
+        let (text, action) = self.asked(what, request, Client::request_text).await?;
         // The client library would log what it cannot parse.
         serde_json::from_str(&text).map_err(|error| action.unreachable(error.to_string()))
     }
 
-    async fn text(
-        &self,
-        verb: &'static str,
-        resource: &'static str,
+    /// Sends a request. Its answer, or the beginning of a stream, has to come in time.
+    async fn asked<'a, T, A: Future<Output = kube::Result<T>>>(
+        &'a self,
+        (verb, resource): (&'static str, &'static str),
         request: http::Result<Request<Vec<u8>>>,
-    ) -> Result<String, ClusterError> {
+        ask: impl FnOnce(&'a Client, Request<Vec<u8>>) -> A,
+    ) -> Result<(T, Action<'a>), ClusterError> {
         let connected = self.connected().await?;
         let action = connected.action(verb, resource);
         let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
-        let answer = timeout(ANSWER, connected.client.request_text(request)).await;
-        let answer = answer.map_err(|_| action.unreachable(late()))?;
-        answer.map_err(|error| action.failed(error))
+        let answer = timeout(ANSWER, ask(&connected.client, request)).await;
+        let late = |_| action.unreachable(format!("nothing came for {} s", ANSWER.as_secs()));
+        let answer = answer.map_err(late)?;
+        Ok((answer.map_err(|error| action.failed(error))?, action))
+    }
+}
+
+impl Connected {
+    fn action(&self, verb: &'static str, resource: &'static str) -> Action<'_> {
+        Action {
+            verb,
+            resource,
+            namespace: &self.namespace,
+            address: &self.address,
+        }
     }
 }
 
@@ -309,21 +314,6 @@ fn with_body(
 ) -> http::Result<Request<Vec<u8>>> {
     let request = request.header("Content-Type", kind);
     request.body(body.to_string().into_bytes())
-}
-
-fn late() -> String {
-    format!("nothing came for {} s", ANSWER.as_secs())
-}
-
-impl Connected {
-    fn action(&self, verb: &'static str, resource: &'static str) -> Action<'_> {
-        Action {
-            verb,
-            resource,
-            namespace: &self.namespace,
-            address: &self.address,
-        }
-    }
 }
 
 mcp_lifecycle_core::debug_fields! { Cluster, it { source: &it.source } }

@@ -30,13 +30,11 @@ use crate::decide::{Lost, Object, Seen};
 use crate::error::{Case, ClusterError, Meaning};
 use crate::facts::Facts;
 
-/// Lifetime of a watch, ended by the server.
 const LASTS: Duration = Duration::from_secs(240);
 
 /// A watch that is silent for this much longer than its lifetime was cut silently.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// Poll interval for a pod with changed labels.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Watches the pods of one launcher, while there are any.

@@ -19,7 +19,6 @@ pub(super) struct Seen {
     pub(super) uid: String,
     /// Changes with every renewal, independent of clocks.
     pub(super) version: String,
-    /// In seconds.
     pub(super) duration: u64,
 }
 

@@ -51,7 +51,6 @@ const QUEUE: usize = 8;
 /// Read buffer per server; the library's default is 128 KiB.
 const READ: usize = 8 * 1024;
 
-/// Default keep-alive interval of a session.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 pub(super) struct Attached<S = TokioIo<Upgraded>> {

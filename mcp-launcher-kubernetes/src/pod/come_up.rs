@@ -94,13 +94,11 @@ fn has_node(seen: &channel::Receiver<Seen>) -> bool {
     seen.last.as_ref().is_some_and(|pod| pod.node.is_some())
 }
 
-/// An indication that a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Status,
     /// A start event, which may arrive before the watch reports the node.
     Event,
-    /// Time has passed.
     Time,
 }
 
@@ -123,7 +121,6 @@ impl Early {
         }
     }
 
-    /// Waits for the next sign.
     async fn may_run(&mut self, started: &Notify) -> Sign {
         let Some(next) = self.next else {
             started.notified().await;

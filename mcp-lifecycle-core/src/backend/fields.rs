@@ -37,16 +37,32 @@ pub fn environment(
         .collect()
 }
 
-/// Merges `fields` into `whole`: objects are merged, anything else replaces.
+/// Merges `fields` into `whole`: objects, and lists of named items by name. Anything else replaces.
 pub fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
     for (name, value) in fields {
-        match (whole.get_mut(&name), value) {
-            (Some(Value::Object(inner)), Value::Object(fields)) => over(inner, fields),
-            (_, value) => {
-                whole.insert(name, value);
+        put(whole.entry(name).or_insert(Value::Null), value);
+    }
+}
+
+fn put(whole: &mut Value, value: Value) {
+    match (whole, value) {
+        (Value::Object(whole), Value::Object(fields)) => over(whole, fields),
+        (Value::Array(whole), Value::Array(items)) if is_named(&items) => {
+            for item in items {
+                match whole.iter_mut().find(|known| known["name"] == item["name"]) {
+                    Some(known) => put(known, item),
+                    None => whole.push(item),
+                }
             }
         }
+        (whole, value) => *whole = value,
     }
+}
+
+/// Returns whether this is a list of items with names.
+#[must_use]
+pub fn is_named(list: &[Value]) -> bool {
+    !list.is_empty() && list.iter().all(|item| item["name"].is_string())
 }
 
 /// Returns the value at the path `a.b`, or a `null` above it.

@@ -12,3 +12,12 @@ pub mod random;
 pub mod tls;
 
 pub use output::output;
+
+/// This build's processor, by the name that images have for it.
+pub const ARCHITECTURE: &str = if cfg!(target_arch = "x86_64") {
+    "amd64"
+} else if cfg!(target_arch = "aarch64") {
+    "arm64"
+} else {
+    std::env::consts::ARCH
+};

@@ -18,7 +18,6 @@ use super::STDIN;
 /// Channel to close the stream with the number that follows, from protocol version 5 on.
 const CLOSE: u8 = 255;
 
-/// The longest message to stdin.
 const CHUNK: usize = 32 * 1024;
 
 /// The server's stdin. Dropping it closes stdin.
