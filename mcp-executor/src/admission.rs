@@ -41,7 +41,6 @@ struct Refusals {
 /// A waiting connection's place, until dropped.
 pub(super) struct Ticket {
     admission: Arc<Admission>,
-    /// Cancelled when another connection needs the place.
     pub(super) leave: CancellationToken,
     pub(super) until: tokio::time::Instant,
 }

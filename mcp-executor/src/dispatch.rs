@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mcp_lifecycle_core::terminate::EndReason;
 use serde_json::json;
 
-use self::answer::{answer, internal, later};
+use self::answer::{Handled, answer, internal, later};
 use self::handlers::{known, read, signal, terminate, write};
 use super::Shared;
 use super::audit::excerpt;
@@ -35,7 +35,7 @@ pub(super) fn request(
     let answer_to = id.clone();
     // Its text, its parsed form, and a place to wait: the maximum.
     session.make_room(params.text().len() * 2 + WAITING_EACH);
-    let carry_out = || -> Result<(), RpcError> {
+    let carry_out = || -> Handled {
         let extended = session.is_extended();
         match method {
             method::START => start(shared, session, generation, frame, id, params),
@@ -43,30 +43,19 @@ pub(super) fn request(
             method::READ => read(session, id, params.parse()?),
             method::SIGNAL => signal(session, id, params.parse()?),
             method::TERMINATE => {
-                terminate(session, id, &params.parse::<ProcessParams>()?.process_id);
-                Ok(())
+                terminate(session, id, &params.parse::<ProcessParams>()?.process_id)
             }
-            method::ENVIRONMENT_INFO => {
-                answer(session, &id, &environment_info());
-                Ok(())
-            }
-            method::ENVIRONMENT_STATUS => {
-                answer(session, &id, &json!({"status": "ready"}));
-                Ok(())
-            }
+            method::ENVIRONMENT_INFO => answer(session, &id, &environment_info()),
+            method::ENVIRONMENT_STATUS => answer(session, &id, &json!({"status": "ready"})),
             method::GET_METADATA => {
                 let path = metadata::path(params)?;
                 later(session, id, async move {
                     let looked = tokio::task::spawn_blocking(move || metadata::look(&path)).await;
                     looked
                         .unwrap_or_else(|_| Err(RpcError::new(code::INTERNAL, "it was cut short")))
-                });
-                Ok(())
+                })
             }
-            method::PING if extended => {
-                answer(session, &id, &json!({}));
-                Ok(())
-            }
+            method::PING if extended => answer(session, &id, &json!({})),
             method::CLOSE_STDIN if extended => {
                 let it: ProcessParams = params.parse()?;
                 let status = match session.process(&it.process_id) {
@@ -80,8 +69,7 @@ pub(super) fn request(
                     }
                     None => WriteStatus::UnknownProcess,
                 };
-                answer(session, &id, &WriteResult { status });
-                Ok(())
+                answer(session, &id, &WriteResult { status })
             }
             method::SURVIVORS if extended => {
                 let it: ProcessParams = params.parse()?;
@@ -90,8 +78,7 @@ pub(super) fn request(
                     let alive = process.terminator.survivors().await.map_err(internal)?;
                     let alive = alive.iter().take(64).map(wire_remnant).collect();
                     Ok(SurvivorsResult { alive })
-                });
-                Ok(())
+                })
             }
             method::INITIALIZE => Err(RpcError::new(
                 code::INVALID_REQUEST,

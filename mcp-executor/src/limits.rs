@@ -9,7 +9,6 @@ pub(super) const MOST_WAITING: usize = 1024;
 
 pub(super) const WAITING_EACH: usize = 1024;
 
-/// Limit of concurrent launches per session; others wait.
 pub(super) const MOST_LAUNCHES: usize = 16;
 
 /// Maximum size of `process/start`: no system accepts more arguments and variables.

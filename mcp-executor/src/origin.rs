@@ -2,7 +2,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The origin of a connection, as the system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     Network(SocketAddr, Option<Arc<str>>),

@@ -46,7 +46,6 @@ impl Account {
     }
 }
 
-/// The part of an account that one session uses.
 pub(super) struct Portion {
     pub(super) account: Arc<Account>,
     memory: usize,
@@ -162,7 +161,6 @@ impl Grant {
         }
     }
 
-    /// Resizes it, unless that exceeds the session's limit.
     pub(super) fn try_set(&mut self, bytes: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             self.set(bytes);

@@ -35,7 +35,6 @@ impl<T> Reloading<T> {
         })
     }
 
-    /// Returns the current value, or the last one that could be loaded.
     pub(super) fn current(&self) -> Arc<T> {
         let stamps: Vec<_> = self.files.iter().map(|file| stamp(file)).collect();
         let mut current = self.current.lock();

@@ -57,7 +57,6 @@ fn is_served(name: &str) -> bool {
     )
 }
 
-/// Returns why this field cannot be enforced; `None` if it requests nothing.
 fn refusal(name: &str, value: &str) -> Option<String> {
     let harmless = match name {
         // Describes the process and restricts nothing.

@@ -12,7 +12,6 @@ use super::super::session::Session;
 use super::{Connection, End, HIGH_WATER};
 use crate::link::{CloseCode, Incoming, Link};
 
-/// Bytes of an incomplete frame that need no quota.
 const FREE: usize = 64 * 1024;
 
 const PIECE: usize = 64 * 1024;

@@ -294,7 +294,6 @@ impl Connection {
         let _ = self.link.send(frame);
     }
 
-    /// Tells the client that the session has ended, so that it does not reconnect.
     fn say_goodbye(&mut self) {
         if let State::Open(session, _) = &self.state
             && session.is_extended()

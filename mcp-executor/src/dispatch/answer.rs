@@ -8,18 +8,19 @@ use crate::protocol::{RequestId, RpcError, code, encode_error, encode_result};
 use crate::quota::Grant;
 use crate::session::Session;
 
-pub(super) fn answer(session: &Session, id: &RequestId, result: &impl Serialize) {
+pub(super) type Handled = Result<(), RpcError>;
+
+pub(super) fn answer(session: &Session, id: &RequestId, result: &impl Serialize) -> Handled {
     session.answer(encode_result(id, result));
+    Ok(())
 }
 
 pub(super) fn later<T: Serialize>(
     session: &Arc<Session>,
     id: RequestId,
     work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
-) {
-    let Some(place) = place_to_wait(session, &id) else {
-        return;
-    };
+) -> Handled {
+    let place = place_to_wait(session)?;
     let session = Arc::clone(session);
     tokio::spawn(async move {
         let _place = place;
@@ -29,22 +30,20 @@ pub(super) fn later<T: Serialize>(
         };
         session.answer_in_turn(|| frame).await;
     });
+    Ok(())
 }
 
-/// Takes a place for a waiting request. If there is none, answers with an error.
 pub(super) fn place_to_wait(
     session: &Arc<Session>,
-    id: &RequestId,
-) -> Option<(OwnedSemaphorePermit, Grant)> {
+) -> Result<(OwnedSemaphorePermit, Grant), RpcError> {
     let place = Arc::clone(&session.waiting).try_acquire_owned().ok();
     let mut grant = Grant::of(&session.portion);
     let place = place.filter(|_| grant.try_set(WAITING_EACH));
-    if place.is_none() {
+    let place = place.ok_or_else(|| {
         let text = format!("as many requests of this session wait as may, {MOST_WAITING} at most");
-        let error = RpcError::new(code::LIMIT, text);
-        session.answer(encode_error(Some(id), &error));
-    }
-    place.map(|place| (place, grant))
+        RpcError::new(code::LIMIT, text)
+    });
+    Ok((place?, grant))
 }
 
 pub(super) fn internal(error: mcp_lifecycle_core::launch::StepError) -> RpcError {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::answer::{answer, internal, later, place_to_wait};
+use super::answer::{Handled, answer, internal, later, place_to_wait};
 use crate::audit::excerpt;
 use crate::limits::MOST_NAME;
 use crate::protocol::process::{
@@ -21,7 +21,7 @@ pub(super) fn write(
     frame: &mut Grant,
     id: RequestId,
     params: WriteParams,
-) -> Result<(), RpcError> {
+) -> Handled {
     // From here on, queued input counts instead of the frame.
     frame.shrink(params.chunk.0.len());
     if params
@@ -48,11 +48,7 @@ pub(super) fn write(
     Ok(())
 }
 
-pub(super) fn signal(
-    session: &Arc<Session>,
-    id: RequestId,
-    params: SignalParams,
-) -> Result<(), RpcError> {
+pub(super) fn signal(session: &Arc<Session>, id: RequestId, params: SignalParams) -> Handled {
     if params.signal != "terminate" {
         let text = "this executor sends `terminate` only";
         return Err(RpcError::new(code::INVALID_PARAMS, text));
@@ -64,14 +60,9 @@ pub(super) fn signal(
             outcome.map(|()| json!({})).map_err(internal)
         }),
     }
-    Ok(())
 }
 
-pub(super) fn read(
-    session: &Arc<Session>,
-    id: RequestId,
-    params: ReadParams,
-) -> Result<(), RpcError> {
+pub(super) fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Handled {
     const MOST: usize = 256 << 10;
     let process = known(session, &params.process_id)?;
     let after = params.after_seq.unwrap_or(0);
@@ -79,12 +70,9 @@ pub(super) fn read(
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
     let now = process.log.lock().read(after, most);
     if wait.is_zero() || !now.chunks.is_empty() || now.closed {
-        answer(session, &id, &now);
-        return Ok(());
+        return answer(session, &id, &now);
     }
-    let Some(place) = place_to_wait(session, &id) else {
-        return Ok(());
-    };
+    let place = place_to_wait(session)?;
     let session = Arc::clone(session);
     tokio::spawn(async move {
         let _place = place;
@@ -103,49 +91,36 @@ pub(super) fn read(
     Ok(())
 }
 
-pub(super) fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) {
-    let process = {
-        let mut processes = session.processes.lock();
-        match processes.get(process_id) {
-            Some(Slot::Running(process)) => Some(Arc::clone(process)),
-            Some(Slot::Starting { .. }) => {
-                if let Some(Slot::Starting { answer_to, cancel }) = processes.remove(process_id) {
-                    cancel.cancel();
-                    let text = format!("process {process_id} start was cancelled");
-                    let error = RpcError::new(code::INVALID_REQUEST, text);
-                    session.answer(encode_error(Some(&answer_to), &error));
-                }
-                drop(processes);
-                answer(session, &id, &TerminateResult { running: true });
-                return;
-            }
-            None => None,
+pub(super) fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) -> Handled {
+    let mut processes = session.processes.lock();
+    let process = match processes.get(process_id) {
+        Some(Slot::Running(process)) => Arc::clone(process),
+        Some(Slot::Starting { answer_to, cancel }) => {
+            cancel.cancel();
+            let text = format!("process {process_id} start was cancelled");
+            let error = RpcError::new(code::INVALID_REQUEST, text);
+            session.answer(encode_error(Some(answer_to), &error));
+            processes.remove(process_id);
+            drop(processes);
+            return answer(session, &id, &TerminateResult { running: true });
         }
+        None => return answer(session, &id, &TerminateResult { running: false }),
     };
-    match process {
-        Some(process) => {
-            let running = !process.has_exited();
-            // Works even if no place is left to wait for the outcome.
-            process.terminator.kill_now();
-            later(session, id, async move {
-                process.terminator.force_end().await.map_err(internal)?;
-                Ok(TerminateResult { running })
-            });
-        }
-        None => answer(session, &id, &TerminateResult { running: false }),
-    }
+    drop(processes);
+    let running = !process.has_exited();
+    // Works even if no place is left to wait for the outcome.
+    process.terminator.kill_now();
+    later(session, id, async move {
+        process.terminator.force_end().await.map_err(internal)?;
+        Ok(TerminateResult { running })
+    })
 }
 
 pub(super) fn known(session: &Session, process_id: &str) -> Result<Arc<Process>, RpcError> {
-    match session.processes.lock().get(process_id) {
-        Some(Slot::Running(process)) => Ok(Arc::clone(process)),
-        Some(Slot::Starting { .. }) => Err(RpcError::new(
-            code::INVALID_REQUEST,
-            format!("process id {} is starting", excerpt(process_id)),
-        )),
-        None => Err(RpcError::new(
-            code::INVALID_REQUEST,
-            format!("unknown process id {}", excerpt(process_id)),
-        )),
-    }
+    let text = match session.processes.lock().get(process_id) {
+        Some(Slot::Running(process)) => return Ok(Arc::clone(process)),
+        Some(Slot::Starting { .. }) => format!("process id {} is starting", excerpt(process_id)),
+        None => format!("unknown process id {}", excerpt(process_id)),
+    };
+    Err(RpcError::new(code::INVALID_REQUEST, text))
 }

@@ -162,7 +162,6 @@ impl Log {
         }
     }
 
-    /// Notes a new connection: events sent on the last one may be lost.
     pub(super) fn reattached(&mut self, generation: u64) {
         self.generation = generation;
         if self.keep == Keep::Acknowledged {

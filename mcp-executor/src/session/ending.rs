@@ -88,13 +88,6 @@ impl Session {
         running.iter().for_each(|process| process.abandon());
         self.end_each(&running, &reason).await;
         self.launching.wait().await;
-        let (waker, ready) = {
-            let mut outbox = self.outbox.lock();
-            (outbox.waker.take(), std::mem::take(&mut outbox.ready))
-        };
-        drop(ready);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        drop(self.change(|outbox| std::mem::take(&mut outbox.ready)));
     }
 }

@@ -28,7 +28,6 @@ use super::quota::Portion;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
-/// An entry in the table of processes.
 pub(super) enum Slot {
     /// In launch; the answer goes to this request.
     Starting {
@@ -46,7 +45,6 @@ pub(super) struct Session {
     pub(super) lease: Duration,
     /// The share that opened it.
     pub(super) of: Share,
-    /// Its part of its share's quota.
     pub(super) portion: Arc<Portion>,
     pub(super) lifecycle: Option<Lifecycle>,
     pub(super) processes: Lock<HashMap<String, Slot>>,
@@ -56,9 +54,7 @@ pub(super) struct Session {
     heard: Lock<Instant>,
     /// `true` once the daemon shuts down: nothing is started any more.
     closing: AtomicBool,
-    /// `true` once its end has begun.
     ended: AtomicBool,
-    /// Cancelled once it has ended.
     pub(super) finished: CancellationToken,
     /// Cancelled when everything must end without grace.
     hurry: CancellationToken,
@@ -128,26 +124,17 @@ impl Session {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Returns whether it accepts no more processes.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire) || self.has_ended()
     }
 
-    /// Notes that the client has received something.
     pub(super) fn taken(&self) {
         self.delivered.notify_waiters();
     }
 
     /// Makes its connection, if any, read pending input.
     pub(super) fn nudge(&self) -> bool {
-        let (attached, waker) = {
-            let mut outbox = self.outbox.lock();
-            (outbox.attached, outbox.waker.take())
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        attached
+        self.change(|outbox| outbox.attached)
     }
 
     pub(super) fn heard(&self) {
@@ -158,18 +145,11 @@ impl Session {
         *self.heard.lock() + self.lease
     }
 
-    /// Attaches a new connection in place of the previous one.
     pub(super) fn attach(&self) -> u64 {
         self.heard();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut outbox = self.outbox.lock();
-        outbox.detach();
-        let previous = outbox.waker.take();
-        drop(outbox);
+        self.change(Outbox::detach);
         self.answer_room.notify_waiters();
-        if let Some(waker) = previous {
-            waker.wake();
-        }
         generation
     }
 
@@ -189,9 +169,7 @@ impl Session {
 
     pub(super) fn detach(&self, generation: u64) {
         if self.is_attached_as(generation) {
-            let mut outbox = self.outbox.lock();
-            outbox.detach();
-            drop(outbox);
+            self.outbox.lock().detach();
             self.answer_room.notify_waiters();
             self.taken();
         }

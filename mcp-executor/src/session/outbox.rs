@@ -67,16 +67,24 @@ impl Session {
     }
 
     pub(super) fn push_answer(&self, frame: String, priority: AnswerPriority) {
-        let mut outbox = self.outbox.lock();
-        if outbox.attached {
-            outbox.answer_bytes += frame.len();
-            outbox.answers.push_back((frame, priority));
-        }
-        let waker = outbox.waker.take();
-        drop(outbox);
+        self.change(|outbox| {
+            if outbox.attached {
+                outbox.answer_bytes += frame.len();
+                outbox.answers.push_back((frame, priority));
+            }
+        });
+    }
+
+    /// Changes the outbox and wakes the connection, if any.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Outbox) -> T) -> T {
+        let (changed, waker) = {
+            let mut outbox = self.outbox.lock();
+            (change(&mut outbox), outbox.waker.take())
+        };
         if let Some(waker) = waker {
             waker.wake();
         }
+        changed
     }
 
     pub(crate) fn is_awake(&self, generation: u64) {

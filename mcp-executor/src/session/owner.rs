@@ -30,15 +30,8 @@ impl Session {
     }
 
     pub(crate) fn wake(&self, process: &Arc<Process>) {
-        if process.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let mut outbox = self.outbox.lock();
-        outbox.ready.push_back(Arc::clone(process));
-        let waker = outbox.waker.take();
-        drop(outbox);
-        if let Some(waker) = waker {
-            waker.wake();
+        if !process.queued.swap(true, Ordering::AcqRel) {
+            self.change(|outbox| outbox.ready.push_back(Arc::clone(process)));
         }
     }
 

@@ -9,7 +9,6 @@ use crate::cli::{Cli, Listen};
 
 const TOKEN: &str = "MCP_EXECUTOR_TOKEN";
 
-/// Binds the address of the command line; `None` with `--stdio`.
 pub(crate) async fn bind(cli: &Cli) -> Result<Option<Listener>, BoxError> {
     match &cli.listen {
         None => {

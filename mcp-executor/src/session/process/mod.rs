@@ -42,14 +42,11 @@ pub(crate) struct Process {
     limits: Arc<Limits>,
     /// Its client supports our extensions: it has its own ladder and acknowledges output.
     extended: bool,
-    /// `true` once nothing of it is left.
     proven: Arc<AtomicBool>,
     pub(crate) log: Lock<Log>,
     stdin: Lock<Input>,
-    /// Notified of possible room in the log.
     pub(crate) room: Notify,
     pub(crate) changed: Notify,
-    /// `true` while it is in the session's send queue.
     pub(crate) queued: AtomicBool,
     streams_open: Lock<u8>,
     ended: AtomicBool,
@@ -182,7 +179,6 @@ impl Process {
         Ok(())
     }
 
-    /// Ends it in order, or joins an end in progress.
     pub(crate) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
         if let Err(error) = self.handle.terminate(policy, reason).await {
             tracing::warn!(%error, "a process of a client is not proven gone");
@@ -225,7 +221,6 @@ impl Process {
         }
     }
 
-    /// Records that it is not proven gone.
     fn doubt(&self) {
         self.doubts.add(&self.session_id, &self.proven);
     }
