@@ -100,7 +100,6 @@ impl Mark {
         all
     }
 
-    /// Returns the label that selects the containers of this launch.
     pub(crate) fn filter(&self) -> String {
         format!("{}={}", key(&self.instance, LAUNCH), self.launch)
     }

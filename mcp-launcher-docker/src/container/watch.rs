@@ -14,7 +14,6 @@ use super::Container;
 use super::remove::{Said, until_absent};
 use crate::engine::{Meaning, NOT_RUNNING, OomStream, State, WaitStream};
 
-/// Time for the engine to remove an ended container by itself.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
 /// Longest time from the proof of removal to the exit code.
@@ -26,7 +25,6 @@ const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 /// Time after which an unread stream must be blocking the removal.
 const WEDGED: Duration = Duration::from_secs(3);
 
-/// Longest pause between two requests to a daemon that does not respond.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Poll interval for a remote engine, since a router may silently drop an idle connection.
@@ -39,7 +37,6 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Sends the requests, before their events can happen.
     pub(super) async fn register(&mut self) -> Infallible {
         let out_of_memory = async {
             if let Some(stream) = &mut self.out_of_memory {

@@ -60,7 +60,6 @@ impl Dial {
         }
     }
 
-    /// Connects within ten seconds.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let connected = async {
             Ok::<Connection, io::Error>(match self {

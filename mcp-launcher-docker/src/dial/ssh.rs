@@ -37,7 +37,6 @@ impl Ssh {
         Ok(join(stdout, stdin))
     }
 
-    /// Waits briefly for the end of the latest ssh and returns its stderr output.
     pub(super) async fn last_words(&self) -> Option<String> {
         let mut words = self.words.lock().clone()?;
         Some(format!("ssh: {}", words.hear().await?))

@@ -19,7 +19,6 @@ use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
-    /// 404: it does not exist.
     Absent,
     Created,
     Running,
@@ -114,7 +113,6 @@ impl Engine {
         self.unless_gone(whole(ANSWER_LIMIT, killed).await)
     }
 
-    /// Sends the container's stop signal, which its image may set.
     pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
         self.ask_if(id, |_| true).await.map(drop)
     }

@@ -62,7 +62,6 @@ async fn stored(directory: &Path, registry: &str) -> Result<Option<DockerCredent
     Ok(Some(credentials))
 }
 
-/// Returns the user name and the secret, if the helper has any.
 async fn ask(helper: &str, registry: &str) -> Result<Option<(String, String)>, String> {
     let program = format!("docker-credential-{helper}");
     let mut command = Command::new(&program);

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mcp_lifecycle_core::lock::Lock;
@@ -29,7 +29,6 @@ use crate::labels::{self, Role};
 /// Time for servers to exit after the end of their input.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a daemon that does not respond is retried.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum number of replacements, and the first pause before one.
@@ -43,23 +42,14 @@ pub(crate) struct Wills {
     instance: String,
     role: Role,
     /// `None` if it could not be started; the next creation retries.
-    by_socket: Lock<BTreeMap<PathBuf, Option<LastWill>>>,
+    by_socket: Lock<BTreeMap<PathBuf, Option<Arc<LastWill>>>>,
 }
 
 /// The process, while the host lives. Dropping it ends it.
 #[derive(Debug)]
-struct LastWill(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+struct LastWill {
     order: Order,
-    state: Lock<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    process: Option<(Child, ChildStdin)>,
-    over: bool,
+    process: Lock<Option<(Child, ChildStdin)>>,
 }
 
 pub(crate) fn is_possible() -> bool {
@@ -96,48 +86,34 @@ impl Wills {
     pub(crate) fn is_alive(&self, socket: &Path) -> Option<bool> {
         let wills = self.by_socket.lock();
         let will = wills.get(socket)?;
-        Some(will.as_ref().is_some_and(LastWill::is_alive))
+        Some(will.as_ref().is_some_and(|will| will.is_alive()))
     }
 }
 
 impl LastWill {
-    fn begin(order: Order) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            order,
-            state: Lock::default(),
-        });
-        let stdout = shared.start(&mut shared.state.lock())?;
-        CONTROL.spawn(replace(Arc::clone(&shared), stdout))?;
-        Ok(Self(shared))
+    fn begin(order: Order) -> io::Result<Arc<Self>> {
+        let process = Lock::default();
+        let will = Arc::new(Self { order, process });
+        let stdout = will.start()?;
+        CONTROL.spawn(replace(Arc::downgrade(&will), stdout))?;
+        Ok(will)
+    }
+
+    fn start(&self) -> io::Result<ChildStdout> {
+        let (child, stdin, stdout) = spawn(&self.order)?;
+        *self.process.lock() = Some((child, stdin));
+        Ok(stdout)
     }
 
     fn is_alive(&self) -> bool {
-        let mut state = self.0.state.lock();
-        let child = state.process.as_mut().map(|(child, _)| child);
+        let mut process = self.process.lock();
+        let child = process.as_mut().map(|(child, _)| child);
         child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
-}
 
-impl Drop for LastWill {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.over = true;
-        // No container of this host is left.
-        state.end();
-    }
-}
-
-impl Shared {
-    fn start(&self, state: &mut State) -> io::Result<ChildStdout> {
-        let (child, stdin, stdout) = spawn(&self.order)?;
-        state.process = Some((child, stdin));
-        Ok(stdout)
-    }
-}
-
-impl State {
-    fn end(&mut self) {
-        if let Some((mut child, stdin)) = self.process.take() {
+    fn end(&self) {
+        let process = self.process.lock().take();
+        if let Some((mut child, stdin)) = process {
             let _ = child.kill();
             let _ = child.wait();
             drop(stdin);
@@ -145,21 +121,27 @@ impl State {
     }
 }
 
+impl Drop for LastWill {
+    fn drop(&mut self) {
+        // No container of this host is left.
+        self.end();
+    }
+}
+
 /// Replaces the process whenever it has died, for as long as it is needed.
-async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
+async fn replace(will: Weak<LastWill>, stdout: ChildStdout) {
     let mut stdout = Some(stdout);
     for replacement in 0..=REPLACEMENTS {
         if let Some(stdout) = stdout.take() {
             closed(stdout).await;
         }
         tokio::time::sleep(PAUSE * 2_u32.pow(replacement)).await;
-        let mut state = shared.state.lock();
-        if state.over {
+        let Some(will) = will.upgrade() else {
             return;
-        }
-        state.end();
+        };
+        will.end();
         warn!("the process that would outlive this host has ended, and is replaced");
-        let started = shared.start(&mut state);
+        let started = will.start();
         stdout = started
             .map_err(|error| warn!(%error, "containers will not be removed when this host dies"))
             .ok();

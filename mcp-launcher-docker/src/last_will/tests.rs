@@ -117,15 +117,15 @@ fn one_that_died_is_replaced() {
     });
     let will = LastWill::begin(order(&daemon.socket())).unwrap();
     let first = pid(&will);
-    let state = || will.0.state.lock();
-    state().process.as_mut().unwrap().0.kill().unwrap();
+    let process = || will.process.lock();
+    process().as_mut().unwrap().0.kill().unwrap();
     let deadline = std::time::Instant::now() + LIMIT;
     while !will.is_alive() || pid(&will) == first {
         assert!(std::time::Instant::now() < deadline, "it is not replaced");
         std::thread::yield_now();
     }
     // As the host's death does.
-    let (mut child, stdin) = state().process.take().unwrap();
+    let (mut child, stdin) = process().take().unwrap();
     drop(stdin);
     let removes = |request: &String| *request == removal(&id(0));
     while !removes(&requests.recv_timeout(LIMIT).unwrap()) {}
@@ -147,8 +147,8 @@ fn listed(request: &str, count: u8) -> crate::fake::Answer {
 }
 
 fn pid(will: &LastWill) -> u32 {
-    let state = will.0.state.lock();
-    state.process.as_ref().map_or(0, |(child, _)| child.id())
+    let process = will.process.lock();
+    process.as_ref().map_or(0, |(child, _)| child.id())
 }
 
 /// By which removal it is stuck, nobody knows before.
@@ -259,10 +259,10 @@ fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
         }
     };
     let will = LastWill::begin(order(Path::new("/no/such/socket"))).unwrap();
-    let state = || will.0.state.lock();
+    let process = || will.process.lock();
     let taken = crate::alone::fill_descriptors();
-    state().process.as_mut().unwrap().0.kill().unwrap();
-    eventually(&|| state().process.is_none());
+    process().as_mut().unwrap().0.kill().unwrap();
+    eventually(&|| process().is_none());
     drop(taken);
     eventually(&|| will.is_alive());
 }

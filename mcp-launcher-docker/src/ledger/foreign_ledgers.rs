@@ -11,7 +11,6 @@ use tracing::{debug, warn};
 use super::home::{self, Home, Refused};
 use super::sockets;
 
-/// The file names of ledgers end so.
 pub(super) const SUFFIX: &str = "ledger";
 
 const LONGEST: u64 = 1024 * 1024;

@@ -24,10 +24,8 @@ pub(crate) struct Home {
     pub(super) of_user: bool,
 }
 
-/// The mode of ledgers.
 pub(super) const PRIVATE: Mode = Mode::from_bits_truncate(0o600);
 
-/// Our part of each of the user's state directories.
 const NAME: &str = "docker";
 
 /// Lists the directories of this user, best first (`docs/containment.md`).
@@ -122,7 +120,6 @@ impl Home {
     }
 }
 
-/// Turns a refusal into an error.
 pub(super) fn problem(refused: Refused) -> io::Error {
     match refused {
         Refused::Missing => io::ErrorKind::NotFound.into(),

@@ -49,7 +49,6 @@ pub(crate) struct Ledger {
 struct Held {
     home: Home,
     file: File,
-    /// The endpoints in it.
     noted: String,
 }
 
@@ -85,7 +84,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes sure that the ledger is at its path and recent.
     pub(crate) fn refresh(&self) {
         if let Err(error) = self.renew() {
             let directory = self.directory.display();
@@ -105,7 +103,6 @@ impl Ledger {
         home::keep_domain(&held.home, &self.domain)
     }
 
-    /// Returns the directory of the ledger.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -170,7 +167,6 @@ fn locked(home: &Home, instance: &str, content: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns whether the path leads to this file.
 fn is_at(path: &Path, file: &File) -> bool {
     match (fs::symlink_metadata(path), file.metadata()) {
         (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),

@@ -16,12 +16,10 @@ pub(super) fn name(instance: &str, launch: &str) -> String {
     format!("{}.{launch}.sock", in_short(instance))
 }
 
-/// Shortens an instance to a still unique prefix.
 fn in_short(instance: &str) -> &str {
     instance.get(..10).unwrap_or(instance)
 }
 
-/// Removes the sockets of a host that is proven dead.
 pub(super) fn remove_of(instance: &str, home: &Path) {
     let prefix = format!("{}.", in_short(instance));
     let is_theirs = |name: &str| name.starts_with(&prefix) && name.ends_with(".sock");

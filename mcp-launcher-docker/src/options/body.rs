@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin};
 use crate::supervised::Supervision;
 
-/// Default number of processes and threads.
 const PIDS: u32 = 512;
 
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
@@ -174,45 +173,42 @@ fn nano_cpus(cpus: f64) -> Result<i64, SpecError> {
 }
 
 fn mount(mount: &Mount) -> Result<EngineMount, SpecError> {
-    let target_of = |target: &Path| {
-        if !target.starts_with("/") {
-            return Err(invalid("mounts", "`target` must be an absolute path"));
-        }
-        path("mounts", target)
-    };
-    Ok(match mount {
+    let mut made = EngineMount::default();
+    let target = match mount {
         Mount::Bind {
             source,
             target,
             writable,
-        } => EngineMount {
-            typ: Some(MountType::BIND),
-            source: Some(path("mounts", source)?),
-            target: Some(target_of(target)?),
-            read_only: Some(!writable),
-            ..EngineMount::default()
-        },
+        } => {
+            made.typ = Some(MountType::BIND);
+            made.source = Some(path("mounts", source)?);
+            made.read_only = Some(!writable);
+            target
+        }
         Mount::Volume {
             source,
             target,
             writable,
-        } => EngineMount {
-            typ: Some(MountType::VOLUME),
-            source: Some(source.clone()),
-            target: Some(target_of(target)?),
-            read_only: Some(!writable),
-            ..EngineMount::default()
-        },
-        Mount::Tmpfs { target, size } => EngineMount {
-            typ: Some(MountType::TMPFS),
-            target: Some(target_of(target)?),
-            tmpfs_options: size.map(|size| MountTmpfsOptions {
+        } => {
+            made.typ = Some(MountType::VOLUME);
+            made.source = Some(source.clone());
+            made.read_only = Some(!writable);
+            target
+        }
+        Mount::Tmpfs { target, size } => {
+            made.typ = Some(MountType::TMPFS);
+            made.tmpfs_options = size.map(|size| MountTmpfsOptions {
                 size_bytes: Some(size.for_engine()),
                 ..MountTmpfsOptions::default()
-            }),
-            ..EngineMount::default()
-        },
-    })
+            });
+            target
+        }
+    };
+    if !target.starts_with("/") {
+        return Err(invalid("mounts", "`target` must be an absolute path"));
+    }
+    made.target = Some(path("mounts", target)?);
+    Ok(made)
 }
 
 fn path(option: &str, path: &Path) -> Result<String, SpecError> {
@@ -283,7 +279,6 @@ mod tests {
     }
 }
 
-/// The fields that cannot be set here, and why.
 const OURS: Ours = &[
     ("Image", OPTION),
     ("Labels", OPTION),

@@ -26,7 +26,6 @@ impl Me {
 #[derive(Debug)]
 pub(super) struct Ledgers {
     me: Me,
-    /// The instances with a held ledger.
     living: BTreeSet<String>,
     /// The instances with a ledger that was not held, and is now held by us.
     dead: BTreeSet<String>,

@@ -119,7 +119,6 @@ pub(super) struct Creates {
 /// Global flags with a value that names the engine, of docker, podman and nerdctl.
 const ENGINE: &str = "-H --host -c --context --connection --url -n --namespace -a --address";
 
-/// Their other global flags with a value.
 const VALUED: &str = "--config -l --log-level --root --runroot --runtime --tlscacert --tlscert \
     --tlskey --cgroup-manager --cni-netconfpath --cni-path --conmon --data-root --events-backend \
     --hooks-dir --hosts-dir --identity --imagestore --module --network-cmd-path \

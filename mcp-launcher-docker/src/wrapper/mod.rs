@@ -44,11 +44,7 @@ pub enum ReapPolicy {
 
 impl ReapPolicy {
     fn ends(self, tied: bool) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tied => tied,
-            Self::Report => false,
-        }
+        self == Self::All || (self == Self::Tied && tied)
     }
 }
 

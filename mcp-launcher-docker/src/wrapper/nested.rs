@@ -36,10 +36,8 @@ const PROOF_LIMIT: Duration = Duration::from_secs(2);
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Pause before a daemon or launcher that did not respond is asked again.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Completes when the server is proven gone.
 pub(super) type End = BoxFuture<'static, ()>;
 
 #[derive(Debug, Clone, Default)]

@@ -7,8 +7,6 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,29 +14,18 @@ use tokio::io::{AsyncRead, Join, ReadBuf, join};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Sleep, sleep};
+use tokio_util::sync::CancellationToken;
 
 const LATE: Duration = Duration::from_secs(5);
 
 pub(super) struct Input {
     stream: OwnedReadHalf,
-    /// Runs since the end of input.
     late: Option<Pin<Box<Sleep>>>,
     tunnel: Tunnel,
 }
 
-/// Set once the connection is no longer HTTP: then an end is forwarded at once.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tunnel(Arc<AtomicBool>);
-
-impl Tunnel {
-    pub(super) fn open(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
+/// Cancelled once the connection is no longer HTTP: then an end is forwarded at once.
+pub(super) type Tunnel = CancellationToken;
 
 pub(super) fn of(stream: UnixStream, tunnel: Tunnel) -> Join<Input, OwnedWriteHalf> {
     let (stream, output) = stream.into_split();
@@ -63,14 +50,12 @@ impl AsyncRead for Input {
             if read.is_pending() || buf.filled().len() > before || buf.remaining() == 0 {
                 return read.map(Ok);
             }
-            self.late = Some(Box::pin(sleep(LATE)));
         }
-        if self.tunnel.is_open() {
-            return Poll::Ready(Ok(()));
-        }
-        match &mut self.late {
-            Some(late) => late.as_mut().poll(cx).map(Ok),
-            None => Poll::Ready(Ok(())),
+        let is_open = self.tunnel.is_cancelled();
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep(LATE)));
+        match is_open {
+            true => Poll::Ready(Ok(())),
+            false => late.as_mut().poll(cx).map(Ok),
         }
     }
 }

@@ -7,7 +7,6 @@ use serde::ser::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Keys and values, as written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields(Vec<(Box<RawValue>, Box<RawValue>)>);
 

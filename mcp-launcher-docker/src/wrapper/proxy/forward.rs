@@ -97,7 +97,7 @@ pub(super) async fn tunnel(
         return respond(Ok(answer));
     }
     let engine = hyper::upgrade::on(&mut answer);
-    tunnel.open();
+    tunnel.cancel();
     drop(tokio::spawn(async move {
         if let Err(error) = copy(client, engine).await {
             debug!(%error, "a stream to the engine ended");

@@ -60,7 +60,6 @@ pub(super) fn route(method: &Method, target: &Uri) -> Route {
     }
 }
 
-/// Returns whether the query sets this flag, as the daemon reads it. In doubt it does.
 fn is_set(target: &Uri, flag: &str, default: bool) -> bool {
     let pairs = target.query().unwrap_or_default().split('&');
     let mut values = pairs.filter_map(|pair| {

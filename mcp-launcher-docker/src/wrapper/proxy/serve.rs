@@ -29,7 +29,6 @@ const HEAD: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of a head in bytes, which is buffered. The daemon accepts eight times as much.
 pub(super) const LONGEST_HEAD: usize = 128 * 1024;
 
-/// Limit of headers. The daemon counts only bytes.
 const HEADERS: usize = 1024;
 
 pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {

@@ -54,7 +54,7 @@ impl AsyncWrite for Upstream {
     ) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.stream).poll_write(cx, buf) {
             // Reading the response ends the request as well.
-            Poll::Ready(Err(error)) if is_closed(&error) && !self.tunnel.is_open() => {
+            Poll::Ready(Err(error)) if is_closed(&error) && !self.tunnel.is_cancelled() => {
                 Poll::Ready(Ok(buf.len()))
             }
             written => written,
