@@ -46,7 +46,6 @@ impl Failure {
         Self { code, message }
     }
 
-    /// Writes it to stderr in one line.
     pub(crate) fn say(&self) {
         use std::io::Write as _;
         let message = one_line(&self.message.replace('\n', " "));

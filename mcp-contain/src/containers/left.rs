@@ -7,7 +7,6 @@ use mcp_lifecycle_core::launch::{ReapError, ReapReport, Remnant, UnknownRemnant}
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-/// Time limit of each search, in case an engine does not respond.
 const END: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(10);
 

@@ -175,7 +175,6 @@ impl Run {
         }
     }
 
-    /// Ends the host and lists what survives it after `limit`.
     fn end(mut self, killed: bool, limit: Duration) -> io::Result<String> {
         let started = Instant::now();
         match killed {

@@ -28,7 +28,6 @@ pub(crate) struct Words {
     words: Vec<OsString>,
 }
 
-/// Returns the reason that the verb is not available.
 pub(crate) fn run(_: &Verb) -> Result<ExitCode, Failure> {
     let why = match cfg!(windows) {
         true => "here the kernel ends a server with its host, and keeps no list of servers",

@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::show::text::one_line;
 use crate::show::{name, out, units};
 
-/// Time between the two observations that show activity.
 const WATCHED: Duration = Duration::from_secs(1);
 
 /// Default minimum age to be ended, as in the help of `--older`.

@@ -112,7 +112,6 @@ fn base(word: &str) -> &str {
     }
 }
 
-/// Removes terminal control characters and limits the length.
 pub(crate) fn plain(name: &str) -> String {
     one_line(name).chars().take(64).collect()
 }

@@ -9,9 +9,7 @@
 #[derive(Debug)]
 pub(crate) struct Runner {
     names: &'static str,
-    /// Words before the program.
     verbs: &'static str,
-    /// Options without a value.
     flags: &'static str,
     /// Options with the next word as their value.
     valued: &'static str,
@@ -165,7 +163,6 @@ impl Runner {
     }
 }
 
-/// Returns whether it is a runner. Never a verb of this program.
 pub(crate) fn is_runner(base: &str) -> bool {
     Runner::find(base).is_some()
 }

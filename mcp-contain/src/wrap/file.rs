@@ -56,7 +56,6 @@ fn advice(error: &io::Error, what: &str) -> String {
 
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Path of the real file; a symbolic link is kept.
     path: PathBuf,
     text: String,
     metadata: Metadata,

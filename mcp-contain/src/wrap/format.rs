@@ -17,13 +17,10 @@ pub(crate) type Key = (Vec<String>, usize);
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) path: Vec<String>,
-    /// The number of earlier servers with the same keys.
     pub(super) occurrence: usize,
     /// From its key to the end of its value, or its lines.
     pub(super) range: Range<usize>,
-    /// The command, or the reason that there is nothing to wrap.
     pub(super) command: Result<Command, Skip>,
-    /// Secret values: of its variables and headers.
     pub(super) secrets: Vec<Range<usize>>,
 }
 

@@ -118,7 +118,6 @@ impl Tally {
         }
     }
 
-    /// Returns whether something failed, or nothing of the request could be done.
     pub(super) fn has_failed(&self, options: &Options) -> bool {
         let is_absent = self.read == 0 && !options.host.is_empty();
         let is_unclear = self.servers + self.as_wanted == 0 && self.unclear > 0;

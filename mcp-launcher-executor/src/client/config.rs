@@ -177,7 +177,6 @@ fn is_plain_and_far(url: &str) -> bool {
     uri.scheme_str() == Some("ws") && !is_near
 }
 
-/// Removes the query, and user and password before the host.
 #[cfg(feature = "websocket")]
 fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or(url);

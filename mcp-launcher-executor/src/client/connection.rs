@@ -160,7 +160,6 @@ impl Connection {
         self.answer(answer).await
     }
 
-    /// Terminates a process as the last resort, in any context.
     pub(super) fn terminate_now(&self, id: &str) {
         let _ = self.send(Command::Terminate(id.to_owned()));
     }
@@ -175,7 +174,6 @@ impl Connection {
         self.death().is_some()
     }
 
-    /// Returns when and why the session ended for good.
     pub(super) fn death(&self) -> Option<&(Instant, ExecutorError)> {
         self.dead.get()
     }

@@ -108,7 +108,6 @@ impl Inbox {
         self.state.lock().queue.is_empty()
     }
 
-    /// Returns the next command; `None` once all senders are gone.
     pub(super) fn poll(&self) -> Poll<Option<Command>> {
         let mut state = self.state.lock();
         match state.queue.pop_front() {

@@ -214,7 +214,6 @@ impl ProcessTerminator for Plain {
     }
 }
 
-/// Runs a sweep that must not be cancelled midway.
 async fn detached(
     work: impl Future<Output = Result<(), ExecutorError>> + Send + 'static,
 ) -> Result<(), ExecutorError> {

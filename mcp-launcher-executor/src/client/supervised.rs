@@ -55,7 +55,6 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// Concludes the end of a process that cannot be followed any more.
     fn gone_without_word(&self, error: ExecutorError) -> Result<Gone, ExecutorError> {
         let death = self.connection.death();
         let death = death.map(|(since, why)| (since.elapsed(), why));

@@ -62,8 +62,10 @@ impl std::fmt::Display for Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Enter this phase: carry out its action, then wait for an event.
-    Enter { phase: Phase, wait: Duration },
-    /// Keep waiting for the rest of the current phase.
+    Enter {
+        phase: Phase,
+        wait: Duration,
+    },
     Wait,
     /// Every rung was used and something may still live.
     Unproven,

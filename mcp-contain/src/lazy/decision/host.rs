@@ -96,7 +96,6 @@ impl Relay {
         self.is_kept |= method == Method::Lasting;
     }
 
-    /// Answers a request without a server, if possible.
     fn is_answered(&mut self, request: &Request, line: &Rc<[u8]>) -> bool {
         let (id, text) = (&request.id, &request.text);
         let has_logging = self.handshake.as_ref().is_some_and(|it| it.has_logging);

@@ -136,7 +136,6 @@ impl Relay {
         self.phase == Phase::Running
     }
 
-    /// Returns whether the ending server has no successor.
     pub(super) fn is_last(&self) -> bool {
         self.is_leaving
             || self.has_host_closed

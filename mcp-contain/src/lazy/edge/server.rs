@@ -16,7 +16,6 @@ const PROGRAM: &str = "/proc/self/exe";
 /// The exit code of a shim that could not start its server or has no proof of its end.
 pub(super) const UNPROVEN: i32 = 125;
 
-/// Time that a shim waits for its companion, beyond the grace.
 const COMPANION_LIMIT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -38,7 +37,6 @@ pub(super) struct Server {
     read: u64,
     /// Its input is closed once everything is written.
     pub(super) is_closing: bool,
-    /// Its end has been requested in this way.
     is_closed: bool,
     pub(super) output: Option<Stream>,
     pub(super) from_it: Lines,

@@ -13,7 +13,6 @@ use super::server::Server;
 use super::stream::{LINE_MAX, Lines, ROOM, is_patience};
 use crate::lazy::decision::events::Event;
 
-/// Time of a guardian's ladder beyond the graces.
 const LADDER: Duration = Duration::from_secs(3);
 
 pub(in crate::lazy) fn signals() -> SigSet {

@@ -21,7 +21,6 @@ const COMPANION_LIMIT: Duration = Duration::from_secs(14);
 /// Poll interval of a companion that cannot be held by pidfd.
 const BRIEFLY: Duration = Duration::from_millis(50);
 
-/// Poll interval of one that is held.
 const SHORTLY: Duration = Duration::from_secs(1);
 
 /// The processes that must end before containers are searched for.

@@ -8,7 +8,6 @@ use super::super::session::Effect;
 use super::{Driver, Event};
 use crate::ExecutorError;
 
-/// Time limit of the farewell.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -94,7 +93,6 @@ impl Driver {
         }
     }
 
-    /// Fails all processes for good.
     pub(in crate::client) fn fail_all(self, reason: &str) {
         let reason = reason.to_owned();
         for remote in self.processes.values().filter_map(Weak::upgrade) {

@@ -32,7 +32,6 @@ const PROBE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Abilities {
-    /// It can be detached from the session that it watches.
     pub(super) detach: bool,
 }
 

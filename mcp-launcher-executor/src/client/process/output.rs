@@ -18,7 +18,6 @@ pub(super) struct Buffer {
     consumed: u64,
     ended: bool,
     failure: Option<io::ErrorKind>,
-    /// It will not be read any more.
     abandoned: bool,
     waker: Option<Waker>,
 }

@@ -15,9 +15,7 @@ pub(crate) type Token = u64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Answer(Token),
-    /// The starter of this process.
     Start(String, Token),
-    /// The pump of this process's stdin.
     Write(String),
     /// None; this process's stdin ends after its writes.
     Close(String),
@@ -97,7 +95,6 @@ impl Session {
         self.is_extended() && matches!(purpose, Purpose::Write(_) | Purpose::Close(_))
     }
 
-    /// Ends a process with an abandoned start.
     pub(crate) fn abandon(&mut self, now: Instant, process_id: &str) {
         self.tracks.remove(process_id);
         let start = self.calls.iter().find_map(|(id, call)| {

@@ -11,12 +11,8 @@ use crate::protocol::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkState {
     Connecting,
-    Hello {
-        id: i64,
-        until: Instant,
-    },
+    Hello { id: i64, until: Instant },
     Up,
-    /// The next attempt is due at this time.
     Waiting(Instant),
     Dead,
 }
@@ -60,7 +56,6 @@ impl Session {
         self.heard = now;
     }
 
-    /// Notes a sign of life below the protocol.
     pub(crate) fn alive(&mut self, now: Instant) {
         self.heard = now;
         self.progress();

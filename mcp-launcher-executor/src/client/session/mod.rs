@@ -33,23 +33,18 @@ pub(crate) use calls::{Call, Purpose, Token, parse};
 pub(crate) use link::LinkState;
 pub(crate) use sequence::{ProcessEvent, Recovery, Sequencer};
 
-/// The clocks and limits of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     pub(crate) call: Duration,
     pub(crate) hello: Duration,
-    /// Time in which a lost link may be resumed.
     pub(crate) resume: Duration,
     pub(crate) retry: Duration,
-    /// Silence after which the peer is pinged.
     pub(crate) keep_alive: Duration,
-    /// Silence after which the link counts as lost.
     pub(crate) dead_after: Duration,
     /// Time after which a missing event is requested.
     pub(crate) hole: Duration,
 }
 
-/// An order of the session to its driver.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Connect, and report `link_up` or `link_down`.
@@ -58,9 +53,7 @@ pub(crate) enum Effect {
     Disconnect,
     Send(String),
     Ping,
-    /// The session is open for the first time.
     Ready(Box<InitializeResult>),
-    /// A call has an outcome: its result as JSON.
     Answered(Token, Result<String, ExecutorError>),
     /// The write in flight of this process has an outcome.
     Written(
@@ -76,7 +69,6 @@ pub(crate) enum Effect {
 #[derive(Debug)]
 struct Track {
     order: Sequencer,
-    /// A recovery by read is in flight.
     recovering: bool,
     /// Notifications are dropped; a recovery follows when the reader has caught up.
     lagging: bool,
@@ -84,7 +76,6 @@ struct Track {
     /// The gap after the last recovery: a second time it is final.
     gap: Option<(u64, u64)>,
     unacknowledged: u32,
-    /// Consumed bytes of stdout and stderr.
     consumed: (u64, u64),
 }
 
@@ -135,7 +126,6 @@ impl Session {
         self.effects.pop_front()
     }
 
-    /// Returns the next effect, if it is to send this frame.
     pub(crate) fn next_frame(&mut self) -> Option<String> {
         match self.effects.pop_front()? {
             Effect::Send(frame) => Some(frame),
@@ -155,7 +145,6 @@ impl Session {
         self.earliest
     }
 
-    /// Returns whether the peer supports our extensions.
     pub(crate) fn is_extended(&self) -> bool {
         self.lifecycle.is_some()
     }

@@ -26,7 +26,6 @@ pub const HIGH_WATER: usize = 256 * 1024;
 #[derive(Debug)]
 pub enum Incoming {
     Frame(Bytes),
-    /// A sign of life below the protocol.
     Alive,
     /// A frame over the limit was discarded; the link continues.
     TooLarge(usize),
@@ -52,7 +51,6 @@ impl LinkError {
 }
 
 pub trait Link: Send {
-    /// Returns the next frame; `None` at the end.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>>;
 
     /// Queues a frame. Look at [`buffered`](Self::buffered) first.

@@ -61,7 +61,6 @@ pub(crate) struct State {
     pub(crate) table: Table<Entry>,
     pub(crate) waiters: HashMap<WaiterId, Answer>,
     timer: Option<Timer>,
-    /// The deadline of every end.
     end_by: Option<Instant>,
 }
 
@@ -316,7 +315,6 @@ impl Engine {
         });
     }
 
-    /// Kills all processes and drops every launch in progress.
     pub(crate) fn kill_now(&self) {
         for process in self.processes() {
             guarded("the launcher", &process.record.server, || process.kill());

@@ -16,7 +16,6 @@ use crate::terminate::{EndReason, TerminationPolicy};
 
 pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
 
-/// A process that lives or may live.
 pub(super) struct Process {
     pub(super) slot: SlotId,
     pub(super) generation: Generation,
