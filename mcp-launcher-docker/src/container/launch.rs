@@ -112,8 +112,10 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
 async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
-        let image = job.plan.runs().to_owned();
-        return Err(Arc::new(EngineError::ImageMissing { image }));
+        return Err(Arc::new(EngineError::Image(format!(
+            "image `{}` is not present, and the pull policy is `never`; pull it first, or choose `missing` or `always`",
+            job.plan.runs()
+        ))));
     }
     let pull = Pull {
         image: image.clone(),
@@ -128,11 +130,10 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     if job.engine.has_image(expected).await? {
         return Ok(());
     }
-    Err(Arc::new(EngineError::OtherImage {
-        image: image.clone(),
-        found: job.engine.image_facts(image).await?.id,
-        expected: expected.clone(),
-    }))
+    let found = job.engine.image_facts(image).await?.id;
+    Err(Arc::new(EngineError::Image(format!(
+        "image `{image}` is not the expected one: it is {found}, and not {expected}"
+    ))))
 }
 
 /// Registers the creation in advance, so that callers can find it.

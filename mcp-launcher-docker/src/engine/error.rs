@@ -37,25 +37,8 @@ pub(crate) enum EngineError {
     OtherEngine { endpoint: Endpoint },
     #[error("no such object: {0}")]
     Absent(String),
-    #[error(
-        "image `{image}` is not present, and the pull policy is `never`; pull it first, or choose `missing` or `always`"
-    )]
-    ImageMissing { image: String },
-    #[error("image `{image}` is not the expected one: it is {found}, and not {expected}")]
-    OtherImage {
-        image: String,
-        found: String,
-        expected: String,
-    },
-    #[error(
-        "pulling image `{image}` failed: {message}; a private image needs `docker login` first"
-    )]
-    Pull { image: String, message: String },
-    #[error("pulling image `{image}` took longer than {limit:?}")]
-    PullTimeout {
-        image: String,
-        limit: std::time::Duration,
-    },
+    #[error("{0}")]
+    Image(String),
     #[error("the server cannot be supervised from within its container")]
     Supervision(#[source] std::io::Error),
     #[error(

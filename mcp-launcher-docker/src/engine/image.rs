@@ -71,10 +71,9 @@ impl Engine {
         let task = CONTROL.spawn(async move {
             let pulled = timeout(pull.limit, engine.pull_once(&pull)).await;
             pulled.unwrap_or_else(|_| {
-                Err(EngineError::PullTimeout {
-                    image: pull.image,
-                    limit: pull.limit,
-                })
+                let Pull { image, limit, .. } = pull;
+                let late = format!("pulling image `{image}` took longer than {limit:?}");
+                Err(EngineError::Image(late))
             })
         })?;
         task.await.unwrap_or(Err(EngineError::Cancelled))
@@ -98,9 +97,10 @@ impl Engine {
                 (None, format!("; the stored credentials: {problem}"))
             }
         };
-        let failed = |message: String| EngineError::Pull {
-            image: image.clone(),
-            message: message + &unread,
+        let failed = |message: String| {
+            EngineError::Image(format!(
+                "pulling image `{image}` failed: {message}{unread}; a private image needs `docker login` first"
+            ))
         };
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
         let docker = docker.with_request_modifier(credentials::readable);
