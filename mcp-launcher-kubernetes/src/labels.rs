@@ -14,22 +14,21 @@ pub(crate) const ROLE_HOST: &str = "host";
 pub(crate) const FINALIZER: &str = "dev.mcp-lifecycle/proof";
 
 pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<String, String> {
-    let labels = [
+    owned([
         (INSTANCE, instance),
         (LAUNCH, launch),
         (SERVER, &fit(server, '_')),
         (ROLE, ROLE_SERVER),
-    ];
-    labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    ])
 }
 
 pub(crate) fn of_host(instance: &str) -> BTreeMap<String, String> {
-    let labels = [(INSTANCE, instance), (ROLE, ROLE_HOST)];
-    labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    owned([(INSTANCE, instance), (ROLE, ROLE_HOST)])
+}
+
+fn owned<const N: usize>(labels: [(&str, &str); N]) -> BTreeMap<String, String> {
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    labels.into()
 }
 
 pub(crate) fn lease_name(instance: &str) -> String {
