@@ -53,6 +53,13 @@ pub enum ExecutorError {
     Unproven { what: String },
 }
 
+impl ExecutorError {
+    pub(crate) fn lost(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Lost { reason }
+    }
+}
+
 struct Doubt(u64);
 
 impl std::fmt::Display for Doubt {

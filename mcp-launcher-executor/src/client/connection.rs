@@ -191,9 +191,7 @@ impl Connection {
 }
 
 fn over() -> ExecutorError {
-    ExecutorError::Lost {
-        reason: "the session is over".to_owned(),
-    }
+    ExecutorError::lost("the session is over")
 }
 
 fn broken(
@@ -256,10 +254,8 @@ struct Vacate<'a> {
 impl Drop for Vacate<'_> {
     fn drop(&mut self) {
         let reason = "the thread of the connection has ended";
-        self.dead.get_or_init(|| {
-            let reason = reason.to_owned();
-            (Instant::now(), ExecutorError::Lost { reason })
-        });
+        self.dead
+            .get_or_init(|| (Instant::now(), ExecutorError::lost(reason)));
         self.commands.close();
         let driver = self.seat.lock().take();
         if let Some(driver) = driver {

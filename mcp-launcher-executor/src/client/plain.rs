@@ -217,9 +217,6 @@ impl ProcessTerminator for Plain {
 async fn detached(
     work: impl Future<Output = Result<(), ExecutorError>> + Send + 'static,
 ) -> Result<(), ExecutorError> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
-        Err(ExecutorError::Lost {
-            reason: "the runtime is going away".to_owned(),
-        })
-    })
+    let lost = |_| Err(ExecutorError::lost("the runtime is going away"));
+    tokio::spawn(work).await.unwrap_or_else(lost)
 }

@@ -163,9 +163,7 @@ impl Supervised {
                 failed: Some(error),
                 ..
             } => self.gone_without_word(error),
-            Status { .. } => Err(ExecutorError::Lost {
-                reason: "the session is over".to_owned(),
-            }),
+            Status { .. } => Err(ExecutorError::lost("the session is over")),
         }
     }
 

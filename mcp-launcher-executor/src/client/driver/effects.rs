@@ -94,10 +94,8 @@ impl Driver {
     }
 
     pub(in crate::client) fn fail_all(self, reason: &str) {
-        let reason = reason.to_owned();
         for remote in self.processes.values().filter_map(Weak::upgrade) {
-            let reason = reason.clone();
-            remote.on_failure(ExecutorError::Lost { reason });
+            remote.on_failure(ExecutorError::lost(reason));
         }
     }
 

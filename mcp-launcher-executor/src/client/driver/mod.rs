@@ -138,10 +138,7 @@ impl Driver {
                         self.parting = Some(Box::pin(link.part(reason)));
                     }
                 }
-                Event::Parted(reason) => {
-                    let lost = ExecutorError::Lost { reason };
-                    self.session.link_down(now, lost);
-                }
+                Event::Parted(why) => self.session.link_down(now, ExecutorError::lost(why)),
                 Event::Tick => self.session.tick(now),
                 Event::Abandoned => return Poll::Ready(()),
             }
@@ -259,7 +256,7 @@ impl Driver {
             Incoming::TooLarge(size) => {
                 self.close_link();
                 let reason = format!("a frame of {size} bytes is over the limit");
-                self.session.link_down(now, ExecutorError::Lost { reason });
+                self.session.link_down(now, ExecutorError::lost(reason));
             }
         }
     }

@@ -107,10 +107,8 @@ async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String
         answer.extend_from_slice(&rest);
         Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    read.await
-        .map_err(|error: std::io::Error| ExecutorError::Lost {
-            reason: error.to_string(),
-        })
+    let lost = |error: std::io::Error| ExecutorError::lost(error.to_string());
+    read.await.map_err(lost)
 }
 
 fn command(argv: &[&str]) -> StartParams {

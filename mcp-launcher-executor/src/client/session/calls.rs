@@ -104,9 +104,7 @@ impl Session {
         // After a resume it would be started after its own end.
         if let Some(call) = start.and_then(|id| self.calls.remove(&id)) {
             let sent = call.sent;
-            let abandoned = ExecutorError::Lost {
-                reason: "its start was abandoned".to_owned(),
-            };
+            let abandoned = ExecutorError::lost("its start was abandoned");
             self.conclude(call, Err(abandoned));
             if !sent {
                 return;

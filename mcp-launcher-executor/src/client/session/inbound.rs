@@ -121,9 +121,7 @@ impl Session {
             effects.push_back(Effect::Event(process_id.to_owned(), event));
         });
         if !in_reason {
-            let lost = ExecutorError::Lost {
-                reason: "too many events arrived out of order".to_owned(),
-            };
+            let lost = ExecutorError::lost("too many events arrived out of order");
             self.give_up(now, process_id, lost);
             return;
         }
@@ -200,8 +198,7 @@ impl Session {
             Err(error) => return self.give_up(now, process_id, error),
         };
         if let Some(failure) = read.failure.clone() {
-            let lost = ExecutorError::Lost { reason: failure };
-            return self.give_up(now, process_id, lost);
+            return self.give_up(now, process_id, ExecutorError::lost(failure));
         }
         let effects = &mut self.effects;
         let recovery = track.order.recovered(read, &mut |event| {
@@ -217,10 +214,8 @@ impl Session {
                 self.due(when);
             }
             Recovery::Lost { from, to } => {
-                let lost = ExecutorError::Lost {
-                    reason: format!("the executor has dropped output {from} to {to}"),
-                };
-                self.give_up(now, process_id, lost);
+                let lost = format!("the executor has dropped output {from} to {to}");
+                self.give_up(now, process_id, ExecutorError::lost(lost));
             }
         }
     }

@@ -141,12 +141,7 @@ impl Session {
 
     fn drop_link(&mut self, now: Instant, why: &str) {
         self.effects.push_back(Effect::Disconnect);
-        self.link_down(
-            now,
-            ExecutorError::Lost {
-                reason: why.to_owned(),
-            },
-        );
+        self.link_down(now, ExecutorError::lost(why));
     }
 
     /// Returns whether another link helps a peer that is stuck on one request: not for our daemon,
@@ -168,8 +163,8 @@ impl Session {
             .collect();
         for id in missing {
             if self.is_extended() {
-                let reason = "events of the executor are missing".to_owned();
-                self.give_up(now, &id, ExecutorError::Lost { reason });
+                let lost = ExecutorError::lost("events of the executor are missing");
+                self.give_up(now, &id, lost);
                 continue;
             }
             if let Some(track) = self.tracks.get_mut(&id) {
@@ -224,9 +219,9 @@ impl Session {
                 reason: "the executor was started again, or has ended the session".to_owned(),
                 unproven: unproven(&error),
             },
-            Err(error) if resuming => ExecutorError::Lost {
-                reason: format!("the executor does not know the session any more ({error})"),
-            },
+            Err(error) if resuming => ExecutorError::lost(format!(
+                "the executor does not know the session any more ({error})"
+            )),
             Err(error) => refused(method::INITIALIZE, error),
         };
         self.effects.push_back(Effect::Disconnect);
