@@ -103,7 +103,7 @@ impl Supervisor {
 
     fn host_gone(&mut self) {
         if self.course.host_gone(sys::now(), self.server.params.grace) {
-            self.sweep.terminate(self.leader);
+            self.terminate();
         }
     }
 
@@ -112,17 +112,58 @@ impl Supervisor {
             match self.control.receive() {
                 Received::Request(Request::Terminate) => {
                     self.course.ask();
-                    self.sweep.terminate(self.leader);
+                    self.terminate();
                 }
                 Received::Request(Request::Signal(number)) => {
-                    let inside = self.server.namespace.is_some();
-                    self.sweep.pass_on(self.leader, Signal::new(number), inside);
+                    self.pass_on(Signal::new(number));
                 }
                 Received::Request(Request::Kill) | Received::Muted => self.course.kill(),
                 Received::Gone => self.control.close(),
                 Received::Nothing => return,
             }
         }
+    }
+
+    /// Sends SIGTERM, and SIGCONT for stopped processes, once to every process.
+    fn terminate(&mut self) {
+        const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::CONT];
+        // The group in one call, whose ID is reserved until its leader is reaped; not if a member may stay.
+        let leader = self.leader.filter(|_| !self.sweep.tree.may_keep());
+        // Read first: SIGTERM changes the tree.
+        let processes = self.sweep.tree.read(self.leader);
+        if let Some(leader) = leader {
+            for signal in SIGNALS {
+                let _ = sys::kill_group(leader, signal);
+            }
+        }
+        let group = leader.map(Pid::get);
+        // A second SIGTERM would mean "at once" to many programs.
+        processes
+            .iter()
+            .filter(|process| !process.stays && Some(process.group) != group)
+            .for_each(|process| process.signal(&SIGNALS));
+    }
+
+    /// Forwards a signal to the server's process group. In a namespace, the leader is its init, and
+    /// the group is that of init's child.
+    fn pass_on(&mut self, signal: Signal) {
+        let Some(leader) = self.leader else { return };
+        let inside = self.server.namespace.is_some();
+        let tree = &mut self.sweep.tree;
+        if !inside && !tree.may_keep() {
+            let _ = sys::kill_group(leader, signal);
+            return;
+        }
+        let processes = tree.read(Some(leader));
+        let mut groups = processes.iter().map(|process| process.group);
+        let group = match inside {
+            true => groups.find(|&group| group != leader.get()),
+            false => Some(leader.get()),
+        };
+        processes
+            .iter()
+            .filter(|process| !process.stays && Some(process.group) == group)
+            .for_each(|process| process.signal(&[signal]));
     }
 
     fn settle_start(&mut self) {
@@ -155,7 +196,7 @@ impl Supervisor {
             };
             match reaped {
                 Reaped::Child(pid, status) => self.reaped(pid, status),
-                Reaped::NoneYet if self.leader.is_none() && self.sweep.only_those_who_stay_are_left() => return self.finish(),
+                Reaped::NoneYet if self.leader.is_none() && self.sweep.tree.has_only_children_that_stay() => return self.finish(),
                 Reaped::NoneYet => return,
                 Reaped::NoChildren => return self.finish(),
             }
@@ -224,7 +265,7 @@ impl Supervisor {
             let out_of_memory = self.server.params.record.is_out_of_memory();
             let may_kill = (self.server.params.record.is_alone || self.control.is_closed())
                 && self.sweep.put_beside(None, self.server.params.record.cgroup());
-            let emptied = is_left_to_host || self.server.params.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
+            let emptied = is_left_to_host || self.server.params.record.end(self.sweep.cgroup_kill.as_ref().filter(|_| may_kill));
             let ending = self.ending(emptied, out_of_memory, &swept);
             let swept = swept.into_listing();
             self.server.params.record.complete(ending, swept);

@@ -1,4 +1,4 @@
-//! Sends SIGTERM and SIGKILL to the tree.
+//! Kills the tree, in rounds.
 
 use crate::procfs;
 use crate::staying;
@@ -20,9 +20,8 @@ const KEEP_ROUNDS: u32 = 8;
 const PID_MAX: u32 = 1 << 22;
 
 pub(crate) struct Sweep {
-    tree: Tree,
-    me: u32,
-    cgroup_kill: Option<Fd>,
+    pub(crate) tree: Tree,
+    pub(crate) cgroup_kill: Option<Fd>,
     rounds: u32,
     blind: u32,
 }
@@ -31,57 +30,10 @@ impl Sweep {
     pub(crate) fn new(tree: Tree, cgroup_kill: Option<Fd>) -> Self {
         Self {
             tree,
-            me: sys::getpid(),
             cgroup_kill,
             rounds: 0,
             blind: 0,
         }
-    }
-
-    /// Sends SIGTERM, and SIGCONT for stopped processes, once to every process. `leader` is the
-    /// server's own process until it is reaped.
-    pub(crate) fn terminate(&mut self, leader: Option<Pid>) {
-        const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::CONT];
-        // Read first: SIGTERM changes the tree.
-        let may_keep = self.tree.may_keep();
-        let processes = self.tree.read(self.me, leader);
-        // The group in one call, whose ID is reserved until its leader is reaped; not if a member may stay.
-        let leader = leader.filter(|_| !may_keep);
-        if let Some(leader) = leader {
-            for signal in SIGNALS {
-                let _ = sys::kill_group(leader, signal);
-            }
-        }
-        let group = leader.map(Pid::get);
-        // A second SIGTERM would mean "at once" to many programs.
-        processes
-            .iter()
-            .filter(|process| !process.stays && Some(process.group) != group)
-            .for_each(|process| process.signal(&SIGNALS));
-    }
-
-    /// Forwards a signal to the server's process group. `inside` a namespace, the leader is its
-    /// init, and the group is that of init's child.
-    pub(crate) fn pass_on(&mut self, leader: Option<Pid>, signal: Signal, inside: bool) {
-        let Some(leader) = leader else { return };
-        if !inside && !self.tree.may_keep() {
-            let _ = sys::kill_group(leader, signal);
-            return;
-        }
-        let processes = self.tree.read(self.me, Some(leader));
-        let mut groups = processes.iter().map(|process| process.group);
-        let group = match inside {
-            true => groups.find(|&group| group != leader.get()),
-            false => Some(leader.get()),
-        };
-        processes
-            .iter()
-            .filter(|process| !process.stays && Some(process.group) == group)
-            .for_each(|process| process.signal(&[signal]));
-    }
-
-    pub(crate) fn only_those_who_stay_are_left(&self) -> bool {
-        self.tree.may_keep() && self.tree.has_only_children_that_stay(self.me)
     }
 
     /// Moves staying processes out of the server's cgroup. Returns whether none of them is inside.
@@ -90,7 +42,7 @@ impl Sweep {
             return true;
         }
         for _ in 0..KEEP_ROUNDS {
-            let processes = self.tree.read(self.me, leader).iter();
+            let processes = self.tree.read(leader).iter();
             let mut inside = processes.filter(|process| process.stays && staying::is_inside(process.pid, cgroup)).peekable();
             if inside.peek().is_none() {
                 return true;
@@ -107,14 +59,10 @@ impl Sweep {
         if !cgroup.is_empty() && self.put_beside(leader, cgroup) && let Some(kill) = &self.cgroup_kill {
             let _ = sys::write(kill, b"1");
         }
-        let processes = self.tree.read(self.me, leader);
+        let processes = self.tree.read(leader);
         self.blind = if processes.is_empty() { self.blind.saturating_add(1) } else { 0 };
         let others = processes.iter().filter(|process| !process.stays);
         others.inspect(|process| process.signal(&[Signal::KILL])).filter(|process| is_own(process)).count()
-    }
-
-    pub(crate) fn cgroup_kill(&self) -> Option<&Fd> {
-        self.cgroup_kill.as_ref()
     }
 
     /// Sends SIGKILL once to every reachable process. Returns how many children it reached.
@@ -134,10 +82,10 @@ impl Sweep {
             kill_child(leader.get());
         }
         let mut reached = 0;
-        procfs::children(self.me, &mut |pid| reached += usize::from(kill_child(pid)));
+        procfs::children(self.tree.me, &mut |pid| reached += usize::from(kill_child(pid)));
         if self.rounds >= DEEP_ROUND {
             self.tree
-                .read(self.me, leader)
+                .read(leader)
                 .iter()
                 .for_each(|process| process.signal(&[Signal::KILL]));
         }

@@ -61,6 +61,8 @@ pub(crate) struct Tree {
     len: usize,
     dead: usize,
     staying: Staying,
+    /// The pid of this process.
+    pub(crate) me: u32,
     /// The server's own process, which never stays.
     leader: u32,
     processes: &'static mut [Process; CAPACITY],
@@ -74,6 +76,7 @@ impl Tree {
             len: 0,
             dead: 0,
             staying,
+            me: sys::getpid(),
             leader: 0,
             processes,
         })
@@ -83,13 +86,12 @@ impl Tree {
         self.staying.is_possible()
     }
 
-    /// Reads the descendants of the caller, with the pid `me`. `leader` is the server's own process
-    /// until it is reaped.
-    pub(crate) fn read(&mut self, me: u32, leader: Option<Pid>) -> &[Process] {
+    /// Reads the descendants. `leader` is the server's own process until it is reaped.
+    pub(crate) fn read(&mut self, leader: Option<Pid>) -> &[Process] {
         self.leader = leader.map_or(0, Pid::get);
         let mut dead_before = 0;
         for _ in 0..ATTEMPTS {
-            let steady = self.read_once(me);
+            let steady = self.read_once();
             // A process that was found dead may have been alive when it was listed, with children
             // that were reparented since.
             if steady && self.dead == dead_before {
@@ -100,11 +102,14 @@ impl Tree {
         self.processes.get(..self.len).unwrap_or_default()
     }
 
-    /// Returns whether the caller has children, and all of them stay. One that is unreadable, or not yet
+    /// Returns whether there are children, and all of them stay. One that is unreadable, or not yet
     /// reaped, does not stay.
-    pub(crate) fn has_only_children_that_stay(&self, me: u32) -> bool {
+    pub(crate) fn has_only_children_that_stay(&self) -> bool {
+        if !self.may_keep() {
+            return false;
+        }
         let (mut any, mut all) = (false, true);
-        procfs::children(me, &mut |pid| {
+        procfs::children(self.me, &mut |pid| {
             if Pid::new(pid).is_some_and(sys::is_own_child) {
                 any = true;
                 all &= procfs::stat(pid).is_some_and(|stat| !stat.is_dead() && self.staying.has(pid, &stat));
@@ -114,7 +119,8 @@ impl Tree {
     }
 
     /// Reads the tree. Returns whether no process ended meanwhile.
-    fn read_once(&mut self, me: u32) -> bool {
+    fn read_once(&mut self) -> bool {
+        let me = self.me;
         self.len = 0;
         self.dead = 0;
         procfs::children(me, &mut |pid| {

@@ -1,4 +1,4 @@
-//! Containment by guardian: the default on Linux. Each server is an `mcp_tree::Tree`.
+//! Containment by guardian: the default on Linux.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mcp_lifecycle_core::launch::{
     Containment, ExitStatus, Gone, LaunchErrorKind, LaunchedServer, ProcessTerminator, Remnant,
     ServerIdentity, StepError, TerminationSemantics,
 };
-use mcp_tree::Tree;
+use mcp_tree::Guarded;
 pub(crate) use mcp_tree::plan::Plan;
 pub(crate) use mcp_tree::probe::{Found, known, probe};
 
@@ -18,7 +18,7 @@ use crate::{pipes, sys};
 
 pub(crate) struct Spawned {
     launched: LaunchedServer,
-    tree: Arc<Tree>,
+    tree: Arc<Guarded>,
     command: Command,
 }
 
@@ -30,8 +30,7 @@ pub(crate) fn spawn(
 ) -> Result<Spawned, LaunchErrorKind> {
     let (ours, theirs) = pipes::open()?;
     let streams = [&theirs.stdin, &theirs.stdout, &theirs.stderr];
-    let tree = Tree::launch(&command, streams.map(|it| it.as_fd()), plan, containment)?;
-    let tree = Arc::new(tree);
+    let tree = Guarded::launch(&command, streams.map(|it| it.as_fd()), plan, containment)?;
     let launched = LaunchedServer::new(
         ours.stdin,
         ours.stdout,
@@ -55,7 +54,7 @@ impl Spawned {
 }
 
 #[derive(Debug)]
-struct GuardedServer(Arc<Tree>);
+struct GuardedServer(Arc<Guarded>);
 
 #[async_trait]
 impl ProcessTerminator for GuardedServer {
@@ -70,7 +69,7 @@ impl ProcessTerminator for GuardedServer {
     }
 
     async fn exited(&self) -> ExitStatus {
-        self.0.ending().exited().await
+        self.0.ending.exited().await
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
@@ -84,7 +83,7 @@ impl ProcessTerminator for GuardedServer {
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        self.0.ending().gone().await
+        self.0.ending.gone().await
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {

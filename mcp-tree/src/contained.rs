@@ -11,7 +11,7 @@ use mcp_lifecycle_core::launch::ExitStatus as Exit;
 use tokio::sync::watch;
 
 #[cfg(feature = "process-wrap-tokio")]
-use crate::tree::Shared;
+use crate::tree::Guarded;
 use crate::tree::{Attaching, Ended, Options, Reap, Tree, Unproven};
 
 /// A wrapper of process-wrap, for std and for tokio: its command starts as a [`Tree`]. One line
@@ -46,7 +46,7 @@ pub struct Contained {
     options: Options,
     prepared: Option<Attaching>,
     #[cfg(feature = "process-wrap-tokio")]
-    started: watch::Sender<Option<Arc<Shared>>>,
+    started: watch::Sender<Option<Arc<Guarded>>>,
 }
 
 impl Contained {
@@ -76,9 +76,9 @@ impl Contained {
         let mut started = self.started.subscribe();
         async move {
             let started = started.wait_for(Option::is_some).await;
-            let shared = started.ok().and_then(|shared| shared.clone());
-            let shared = shared.ok_or_else(|| io::Error::other("the command was not started"))?;
-            shared.ended().await.map_err(io::Error::other)
+            let guarded = started.ok().and_then(|guarded| guarded.clone());
+            let guarded = guarded.ok_or_else(|| io::Error::other("the command was not started"))?;
+            guarded.ended().await.map_err(io::Error::other)
         }
     }
 
@@ -93,7 +93,7 @@ impl Contained {
         let prepared = self.prepared.take().ok_or(io::ErrorKind::InvalidInput)?;
         let tree = prepared.hold(child, reap)?;
         #[cfg(feature = "process-wrap-tokio")]
-        self.started.send_replace(Some(Arc::clone(&tree.shared)));
+        self.started.send_replace(Some(Arc::clone(&tree.guarded)));
         Ok(tree)
     }
 }
@@ -199,8 +199,8 @@ macro_rules! implement {
 
                 fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
                     // Without looking again.
-                    let outcome = self.tree.ending().look().outcome();
-                    let ended = outcome.map(|outcome| self.tree.shared.judge(outcome));
+                    let outcome = self.tree.guarded.ending.look().outcome();
+                    let ended = outcome.map(|outcome| self.tree.guarded.judge(outcome));
                     ended.map(status).transpose()
                 }
 
@@ -219,7 +219,7 @@ implement! {
     std,
     std::convert::identity,
     fn id(&self) -> u32 {
-        self.tree.shared.main_pid().unwrap_or_default()
+        self.tree.guarded.main_pid().unwrap_or_default()
     }
     fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
@@ -236,6 +236,6 @@ implement! {
     }
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + '_>> {
         self.stdin = None;
-        Box::pin(async { status(self.tree.shared.ended().await) })
+        Box::pin(async { status(self.tree.guarded.ended().await) })
     }
 }

@@ -62,7 +62,7 @@ pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;
 #[cfg(target_os = "linux")]
-pub use tree::{Ended, Options, Tree, Unproven};
+pub use tree::{Ended, Guarded, Options, Tree, Unproven};
 pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 
-use super::shared::Shared;
+use super::guarded::Guarded;
 use super::{look, strays};
 use crate::cgroup::Leaf;
 use crate::conclusion::decide::{Holder, Main};
@@ -14,7 +14,7 @@ use crate::sys::{self, Pid, ProcessState, Seen};
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 
-impl Shared {
+impl Guarded {
     pub(super) fn advance(self: &Arc<Self>, event: Event) {
         // No lock is held while wakers, foreign code, run.
         let Acts { exit, proof, next } = self.conclusion().on(event);

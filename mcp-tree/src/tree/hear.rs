@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::shared::Shared;
+use super::guarded::Guarded;
 use crate::conclusion::{Event, FinalReport};
 use crate::launch::how_it_ended;
 use crate::program::Received;
@@ -26,9 +26,9 @@ struct Heard {
     failed: Option<(Stage, i32)>,
 }
 
-struct Socket(Arc<Shared>);
+struct Socket(Arc<Guarded>);
 
-struct Process(Arc<Shared>);
+struct Process(Arc<Guarded>);
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -42,7 +42,7 @@ impl AsFd for Process {
     }
 }
 
-impl Shared {
+impl Guarded {
     /// Watches for the guardian's reports and its end. After an error, nothing is watched.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let (socket, process) = (Arc::clone(self), Arc::clone(self));

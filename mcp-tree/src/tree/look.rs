@@ -5,14 +5,17 @@ use std::io;
 
 use mcp_lifecycle_core::launch::Remnant;
 
-use super::shared::Shared;
+use super::guarded::Guarded;
 use crate::conclusion::decide::Main;
 use crate::orphans::{self, Where};
 use crate::sys::{self, ProcessState, Seen};
 
-impl Shared {
+impl Guarded {
     /// Names the living processes, and the zombies that cannot be reaped.
-    pub(super) fn living_processes(&self) -> io::Result<Vec<Remnant>> {
+    pub fn survivors(&self) -> io::Result<Vec<Remnant>> {
+        if self.ending.is_proven() {
+            return Ok(Vec::new());
+        }
         let all = sys::see_all()?;
         let mut found = BTreeMap::new();
         let mut add = |seen: &Seen| {

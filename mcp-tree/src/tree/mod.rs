@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start ──── record, cgroup and guardian of a new tree, and their undoing
-//! shared ─── the primitives of a running tree
+//! guarded ── the primitives of a running tree
 //! hear ───── receives the guardian's reports, and its end
 //! conclude ─ does what the `conclusion` asks for
 //! look ───── lists living processes, as far as the host can read them
@@ -10,9 +10,9 @@
 //! ```
 
 mod conclude;
+mod guarded;
 mod hear;
 mod look;
-mod shared;
 mod start;
 mod strays;
 
@@ -22,15 +22,13 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{
-    Containment, ExitStatus, Gone, ReapReport, Remnant, ServerIdentity, StepError,
-};
+use mcp_lifecycle_core::launch::{Containment, ExitStatus, Gone, ReapReport, Remnant, StepError};
 
+pub use self::guarded::Guarded;
 #[cfg(feature = "process-wrap")]
-pub(crate) use self::shared::Reap;
-pub(crate) use self::shared::Shared;
+pub(crate) use self::guarded::Reap;
 pub(crate) use self::start::Attaching;
-use crate::ending::{Ending, State};
+use crate::ending::State;
 use crate::program::protocol::Request;
 use crate::{orphans, sys};
 
@@ -50,7 +48,7 @@ pub struct Tree {
     pub stdout: Option<ChildStdout>,
     /// The program's standard error, if it was piped.
     pub stderr: Option<ChildStderr>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) guarded: Arc<Guarded>,
 }
 
 /// The options of a [`Tree`].
@@ -102,34 +100,34 @@ impl Tree {
         Ok(tree)
     }
 
-    fn of(shared: Arc<Shared>) -> Self {
+    fn of(guarded: Arc<Guarded>) -> Self {
         Self {
             stdin: None,
             stdout: None,
             stderr: None,
-            shared,
+            guarded,
         }
     }
 
     /// Returns the process id of the program, until it has ended.
     pub fn id(&self) -> Option<u32> {
-        let shared = &self.shared;
-        shared.main_pid().filter(|_| !shared.ending.has_exited())
+        let guarded = &self.guarded;
+        guarded.main_pid().filter(|_| !guarded.ending.has_exited())
     }
 
     /// Returns the mechanism that holds the tree, and the reason where it is not the best.
     pub fn containment(&self) -> &Containment {
-        &self.shared.containment
+        self.guarded.containment()
     }
 
     /// Asks all of it to end: SIGTERM. Does not wait.
     pub fn ask(&self) -> io::Result<()> {
-        self.shared.ask()
+        self.guarded.ask()
     }
 
     /// Kills all of it: SIGKILL, and its cgroup. Does not wait.
     pub fn kill(&self) -> io::Result<()> {
-        self.shared.force()
+        self.guarded.kill()
     }
 
     /// Sends a signal to the program's process group, if the program lives; SIGTERM and SIGKILL to
@@ -139,8 +137,8 @@ impl Tree {
         match signal {
             libc::SIGTERM => self.ask(),
             libc::SIGKILL => self.kill(),
-            _ if self.shared.ending.has_exited() => Ok(()),
-            _ => self.shared.guardian.send(Request::Signal(number)),
+            _ if self.guarded.ending.has_exited() => Ok(()),
+            _ => self.guarded.guardian.send(Request::Signal(number)),
         }
     }
 
@@ -151,7 +149,7 @@ impl Tree {
     /// It has not ended, or its end is not proven. Waiting again looks again.
     pub fn wait(&mut self, limit: Duration) -> Result<Ended, Unproven> {
         self.stdin = None;
-        let (start, ending) = (Instant::now(), &self.shared.ending);
+        let (start, ending) = (Instant::now(), &self.guarded.ending);
         let mut outcome = ending.wait(limit, State::outcome);
         if matches!(outcome, Some(Err(_))) && self.kill().is_ok() {
             outcome = ending.wait(limit.saturating_sub(start.elapsed()), State::outcome);
@@ -162,20 +160,17 @@ impl Tree {
                 format!("it lives after {limit:?}"),
             ))
         };
-        self.shared.judge(outcome.unwrap_or_else(not_yet))
+        self.guarded.judge(outcome.unwrap_or_else(not_yet))
     }
 
     /// Returns the proof, once there is one.
     pub fn proof(&self) -> Option<Gone> {
-        self.shared.ending.look().outcome()?.ok()
+        self.guarded.ending.look().outcome()?.ok()
     }
 
     /// Returns the processes of it that live, also such that cannot be reaped. Reads `/proc`.
     pub fn survivors(&self) -> io::Result<Vec<Remnant>> {
-        match self.shared.ending.is_proven() {
-            true => Ok(Vec::new()),
-            false => self.shared.living_processes(),
-        }
+        self.guarded.survivors()
     }
 
     /// Finds and ends what the trees of killed processes have left, where their guardians were
@@ -184,24 +179,14 @@ impl Tree {
         sys::not_forked()?;
         orphans::reap()
     }
-
-    #[doc(hidden)]
-    pub fn ending(&self) -> &Ending {
-        &self.shared.ending
-    }
-
-    #[doc(hidden)]
-    pub fn identity(&self) -> ServerIdentity {
-        self.shared.server_identity()
-    }
 }
 
-impl Shared {
+impl Guarded {
     /// Waits for the end as [`Tree::wait`] does, without a limit. Cancel safe.
     #[cfg(feature = "process-wrap-tokio")]
     pub(crate) async fn ended(self: &Arc<Self>) -> Result<Ended, Unproven> {
         let mut outcome = self.ending.gone().await;
-        if outcome.is_err() && self.force().is_ok() {
+        if outcome.is_err() && self.kill().is_ok() {
             outcome = self.ending.gone().await;
         }
         self.judge(outcome)
@@ -215,7 +200,7 @@ impl Shared {
             }
             Err(why) => Err(Unproven {
                 why: why.to_string(),
-                survivors: self.living_processes().unwrap_or_default(),
+                survivors: self.survivors().unwrap_or_default(),
             }),
         }
     }
@@ -225,7 +210,7 @@ impl Shared {
 /// takes milliseconds.
 impl AsFd for Tree {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.guardian.pidfd()
+        self.guarded.guardian.pidfd()
     }
 }
 

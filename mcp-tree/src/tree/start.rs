@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command as StdCommand;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind};
 
-use super::shared::{Reap, Shared};
+use super::guarded::{Guarded, Reap};
 use super::{Options, Tree, strays};
 use crate::cgroup::Leaf;
 use crate::command::{Command, new_identity, short_of, undone};
@@ -76,16 +76,15 @@ fn leaf(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
     })
 }
 
-impl Tree {
+impl Guarded {
     /// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`, before which all
     /// steps come that can fail without a tree.
-    #[doc(hidden)]
     pub fn launch(
         command: &Command,
         streams: [BorrowedFd<'_>; 3],
         plan: Plan,
         containment: Containment,
-    ) -> Result<Self, LaunchErrorKind> {
+    ) -> Result<Arc<Self>, LaunchErrorKind> {
         let place = Place::prepare(command.identity.clone(), plan)?;
         let leaf = place.leaf.as_ref().ok();
         let guardian = match start(command, streams, leaf, &place.plan) {
@@ -97,11 +96,10 @@ impl Tree {
                 return Err(failed);
             }
         };
-        let tree = Self::of(Shared::new(guardian, place, containment));
-        let shared = &tree.shared;
-        if let Err(error) = shared.watch() {
-            let guardian = shared.guardian.pid();
-            let what = match shared.end_and_wait(UNDO_LIMIT) {
+        let guarded = Self::new(guardian, place, containment);
+        if let Err(error) = guarded.watch() {
+            let guardian = guarded.guardian.pid();
+            let what = match guarded.end_and_wait(UNDO_LIMIT) {
                 true => {
                     "the new server could not be watched; it was ended again, and nothing of it is left"
                         .to_owned()
@@ -111,21 +109,20 @@ impl Tree {
                      end it, and had not done so after {UNDO_LIMIT:?}"
                 ),
             };
-            if shared.ending.is_proven() || !shared.is_guardian_over() {
+            if guarded.ending.is_proven() || !guarded.is_guardian_over() {
                 return Err(undone(error, &what));
             }
             // The guardian was killed: the owner will learn which processes may be left.
             crate::logged!(warn, guardian, %error, "a new server could not be watched");
         }
-        Ok(tree)
+        Ok(guarded)
     }
 
     /// Waits until the program of [`launch`](Self::launch) runs, or has ended. Cancel safe.
-    #[doc(hidden)]
     pub async fn started(&self, command: &Command) -> Result<(), LaunchErrorKind> {
-        let Shared {
+        let Self {
             started, ending, ..
-        } = &*self.shared;
+        } = self;
         let started = ending.when(|known| match started.get() {
             None => known.over().map(|()| None),
             started => Some(started),
@@ -141,7 +138,7 @@ impl Tree {
                 "the server's guardian ended before it could say that the server runs",
                 format!(
                     "it {}; nothing of the server is left, so another launch is safe",
-                    self.shared.guardian_end()
+                    self.guardian_end()
                 ),
             )),
             // Some of its processes may live: the owner ends them, and learns which.
@@ -226,13 +223,13 @@ impl Attaching {
             }
         };
         let containment = place.plan.containment();
-        let tree = Tree::of(Shared::new(guardian, place, containment));
-        let shared = &tree.shared;
-        *shared.reap.lock().unwrap_or_else(PoisonError::into_inner) = Some(reap);
-        let _ = shared.program.set(name);
-        shared.note_start(pid);
-        if let Err(error) = shared.watch() {
-            shared.end_and_wait(UNDO_LIMIT);
+        let tree = Tree::of(Guarded::new(guardian, place, containment));
+        let guarded = &tree.guarded;
+        *guarded.reap.lock().unwrap_or_else(PoisonError::into_inner) = Some(reap);
+        let _ = guarded.program.set(name);
+        guarded.note_start(pid);
+        if let Err(error) = guarded.watch() {
+            guarded.end_and_wait(UNDO_LIMIT);
             return Err(error);
         }
         Ok(tree)

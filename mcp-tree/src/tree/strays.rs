@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::launch::Remnant;
 
+use super::guarded::Guarded;
 use super::look;
-use super::shared::Shared;
 use crate::adoptions::{self, Wanted};
 use crate::conclusion::decide::Adopted;
 use crate::conclusion::{Event, Found, Inside};
@@ -39,7 +39,7 @@ pub(super) fn start() -> io::Result<()> {
 
 /// Ends the processes that carry the server's identity, and reports to its conclusion when none is
 /// left or the search has failed.
-pub(super) fn end(server: &Arc<Shared>, everywhere: bool) {
+pub(super) fn end(server: &Arc<Guarded>, everywhere: bool) {
     let Some(identity) = server.identity.clone() else {
         let unmarked = "it has no mark".to_owned();
         return server.advance(Event::Searched(Err(unmarked)));

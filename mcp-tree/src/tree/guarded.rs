@@ -24,18 +24,19 @@ use crate::sys::{self, ProcessState};
 pub(super) type Started = Result<u32, (Stage, i32)>;
 
 /// The state of a tree, which the watcher shares: it is reaped even when its owner is dropped.
-pub(crate) struct Shared {
+#[doc(hidden)]
+pub struct Guarded {
     pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
     /// The time before its start, in clock ticks since boot.
     pub(super) since: u64,
     pub(super) started: OnceLock<Started>,
-    pub(super) ending: Ending,
+    pub ending: Ending,
     pub(super) leaf: Result<Leaf, String>,
     pub(super) pid_namespace: bool,
     pub(super) identity: Option<Cookie>,
     entry: Mutex<Option<Entry>>,
-    pub(super) containment: Containment,
+    containment: Containment,
     /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
     pub(super) guardian_end: OnceLock<String>,
     pub(super) conclusion: Mutex<Conclusion>,
@@ -47,7 +48,7 @@ pub(crate) struct Shared {
 
 pub(crate) type Reap = Box<dyn FnOnce() -> io::Result<Option<ExitStatus>> + Send>;
 
-impl Shared {
+impl Guarded {
     pub(super) fn new(
         guardian: GuardianHandle,
         place: Place,
@@ -84,7 +85,7 @@ impl Shared {
     /// Ends a server that is not watched, and returns whether its end is proven. Blocks at most for
     /// `limit`.
     pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
-        if let Err(error) = self.force() {
+        if let Err(error) = self.kill() {
             crate::logged!(warn, %error, "the guardian cannot be told");
         }
         let end = Instant::now() + limit;
@@ -118,7 +119,7 @@ impl Shared {
     }
 
     /// Asks for the end of the tree. A guardian that was stopped is resumed first.
-    pub(super) fn ask(&self) -> io::Result<()> {
+    pub fn ask(&self) -> io::Result<()> {
         sys::not_forked()?;
         self.guardian.resume();
         match self.guardian.send(Request::Terminate) {
@@ -129,7 +130,7 @@ impl Shared {
     }
 
     /// Ends the server by every means of this host, none of which waits for another.
-    pub(super) fn force(self: &Arc<Self>) -> io::Result<()> {
+    pub fn kill(self: &Arc<Self>) -> io::Result<()> {
         sys::not_forked()?;
         if self.ending.look_again() {
             self.advance(Event::Again);
@@ -177,7 +178,11 @@ impl Shared {
         self.start_time.get().copied().flatten()
     }
 
-    pub(super) fn server_identity(&self) -> ServerIdentity {
+    pub fn containment(&self) -> &Containment {
+        &self.containment
+    }
+
+    pub fn identity(&self) -> ServerIdentity {
         match self.main_pid() {
             Some(pid) => ServerIdentity::process(pid, self.start_time()),
             // The guardian was killed before it could report one.
@@ -190,9 +195,9 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Guarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {:?}", self.server_identity(), self.ending)
+        write!(f, "{}, {:?}", self.identity(), self.ending)
     }
 }
 
@@ -208,7 +213,7 @@ mod tests {
     use crate::program::{self, Received, SpawnRequest};
 
     /// Starts a server that sleeps. Returns it and the pid of its process.
-    fn server() -> (Arc<Shared>, u32) {
+    fn server() -> (Arc<Guarded>, u32) {
         let null = File::open("/dev/null").unwrap();
         let request = SpawnRequest {
             program: c"/bin/sleep",
@@ -235,7 +240,7 @@ mod tests {
                 grace: Duration::ZERO,
             },
         };
-        (Shared::new(guardian, place, containment), pid)
+        (Guarded::new(guardian, place, containment), pid)
     }
 
     #[test]
