@@ -32,6 +32,11 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     #[cfg(unix)]
+    if let Some(error) = mcp_tree::direct::run_recorder() {
+        return failure::Failure::wrapper(format_args!("the package cannot be executed: {error}"))
+            .report();
+    }
+    #[cfg(unix)]
     if let Err(error) = sys::be_told_of_children() {
         let why = format_args!("the ends of children would not be seen: {error}");
         return failure::Failure::wrapper(why).report();

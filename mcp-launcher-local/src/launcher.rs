@@ -1,6 +1,8 @@
 //! [`LocalLauncher`]: servers as processes on this machine.
 
+use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +16,7 @@ use crate::command::Command;
 use crate::level::Isolation;
 use crate::plan::Plan;
 use crate::{orphans, sys};
+use mcp_tree::resolve::resolve;
 
 /// Starts servers as processes on this machine.
 ///
@@ -107,12 +110,11 @@ impl LocalLauncherBuilder {
         self
     }
 
-    /// Sets whether a server behind `npx` or `npm exec` is started by the entry of its package, so
-    /// that npm does not stay. `false` by default.
+    /// Sets whether a server behind `npx`, `npm exec`, `uvx` or `uv tool run` is executed as its
+    /// runner has executed it within a day, so that the runner does not stay. `false` by default.
     ///
-    /// Only where npm's own cache says with certainty what npm would start: an exact version, or a
-    /// tag that npm has looked up within a day. The registry is not asked. Without effect on
-    /// Windows.
+    /// `mcp-contain` records what a runner executes, if it is in the server's `PATH`; otherwise the
+    /// records of earlier starts are used. Without effect on Windows.
     pub fn direct(mut self, direct: bool) -> Self {
         self.launcher.direct = direct;
         self
@@ -170,7 +172,9 @@ impl ServerLauncher for LocalLauncher {
             }
             let mut command = Command::prepare(&owned)?;
             if direct {
-                mcp_tree::direct::replace(&mut command, DIRECT_AGE);
+                let recorder = command.cwd.as_deref().unwrap_or(Path::new("."));
+                let recorder = resolve(OsStr::new("mcp-contain"), &command.env, recorder).ok();
+                mcp_tree::direct::replace(&mut command, DIRECT_AGE, recorder.as_deref());
             }
             plan.with_posthumous_grace(grace).spawn(command)
         });

@@ -40,11 +40,10 @@ pub(crate) struct Options {
     /// match as in a shell; a pattern with a slash is compared with the whole command line. May be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub(crate) keep: Vec<OsString>,
-    /// Leave `npx` and `npm exec` to start the package, even if it is in their cache
+    /// Leave `npx`, `npm exec`, `uvx` and `uv tool run` to start the package each time
     #[arg(long)]
     pub(crate) no_direct: bool,
-    /// The greatest age of npm's last look at the registry with which a package that is asked for without a version, or by a tag,
-    /// is started from the cache
+    /// The time for which a package is started again without the runner that has looked it up
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     pub(crate) direct_age: Duration,
     /// Do not set MCP_LIFECYCLE_ID and MCP_LIFECYCLE_KEEP in the server's environment, by which its processes are found anywhere

@@ -94,15 +94,18 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Puts the package in the place of its runner, if it is certain which one that is.
+/// Puts the package in the place of its runner, or has this program record what the runner starts.
 fn start_directly(options: &Options, wrapper: &mut Wrapper) {
     if options.no_direct {
         return;
     }
     let runner = wrapper.program.clone();
-    if let Start::Installs(package) = wrapper.start_directly(options.direct_age) {
+    let this = std::env::current_exe().ok();
+    let start = wrapper.start_directly(options.direct_age, this.as_deref());
+    if start == (Start::Recorded { is_first: true }) {
         let runner = runner.display();
-        Failure::wrapper(format_args!("{runner} installs {package} first")).say();
+        let what = format_args!("{runner} looks the package up, and installs it if it is missing");
+        Failure::wrapper(what).say();
     }
 }
 

@@ -7,6 +7,7 @@ mod bytes;
 #[expect(dead_code, reason = "what the other tests need")]
 mod chance;
 mod cost;
+mod direct;
 mod ends;
 mod exits;
 mod flow;

@@ -1,21 +1,22 @@
-//! Direct start where no runner's cache is known: every command is left as it is.
+//! Direct start where no runner is known: every command is left as it is.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::command::Command;
 
 /// The manner in which a command is started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// The command as it is.
     Unchanged,
-    /// The command as it is: a runner, which installs this package first.
-    Installs(String),
-    /// The entry of a package.
+    /// The command by its runner, which is recorded, for the first time or again.
+    Recorded { is_first: bool },
+    /// The package, as its runner has executed it before.
     Direct,
 }
 
 /// Leaves the command as it is.
-pub fn replace(_: &mut Command, _: Duration) -> Start {
+pub fn replace(_: &mut Command, _: Duration, _: Option<&Path>) -> Start {
     Start::Unchanged
 }

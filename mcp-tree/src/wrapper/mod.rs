@@ -169,14 +169,15 @@ impl Wrapper {
         }
     }
 
-    /// Replaces a runner by the package that it would start, if it is certain which one that is:
-    /// see [`direct`](crate::direct). To be called last, and from the server's working directory.
-    pub fn start_directly(&mut self, age: Duration) -> Start {
+    /// Replaces a runner by the package that it has started less than `age` ago, or has the
+    /// `recorder` see what it starts now: see [`direct`](crate::direct). To be called last, and from
+    /// the server's working directory.
+    pub fn start_directly(&mut self, age: Duration, recorder: Option<&Path>) -> Start {
         let Ok(mut command) = self.command(None) else {
             return Start::Unchanged;
         };
-        let start = direct::replace(&mut command, age);
-        if start == Start::Direct {
+        let start = direct::replace(&mut command, age, recorder);
+        if start != Start::Unchanged {
             self.program = command.program.into();
             self.arg0 = Some(command.arg0);
             self.args = command.args;
