@@ -40,6 +40,10 @@ pub(crate) struct Options {
     /// match as in a shell; a pattern with a slash is compared with the whole command line. May be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub(crate) keep: Vec<OsString>,
+    /// Before the start, wait up to 30 s until nothing is left of an earlier server with the same command that lost its host;
+    /// fail if something is. One that is in use is left alone
+    #[arg(long, conflicts_with = "group")]
+    pub(crate) exclusive: bool,
     /// Leave `npx`, `npm exec`, `uvx` and `uv tool run` to start the package each time
     #[arg(long)]
     pub(crate) no_direct: bool,

@@ -5,6 +5,8 @@
 mod report;
 
 use std::process::ExitCode;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use mcp_guardian::exit::ExitStatus;
 use mcp_tree::direct::Start;
@@ -14,6 +16,10 @@ use crate::failure::Failure;
 use crate::options::{Level, Options};
 #[cfg(unix)]
 use crate::sys;
+
+/// The longest wait for a dying predecessor.
+#[cfg(target_os = "linux")]
+const PREDECESSOR_LIMIT: Duration = Duration::from_secs(30);
 
 /// Starts the server. Returns on failure, or at the end of a relay, a process group or a job.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -79,6 +85,9 @@ fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> 
     // A relay has asked for it, and is this process's parent.
     let path = options.path.filter(|_| !options.sigkill_as_code);
     wrapper.path = path.and_then(crate::options::path);
+    if options.exclusive {
+        wrapper.wait_for_predecessor(PREDECESSOR_LIMIT);
+    }
     crate::containers::accompany(options, wrapper)?;
     start_directly(options, wrapper);
     if options.group {
@@ -116,6 +125,7 @@ fn refuse(options: &Options) -> Result<(), Failure> {
     let asked = [
         (options.lazy, "--lazy"),
         (options.restart, "--restart"),
+        (options.exclusive, "--exclusive"),
         (options.path.is_some(), "--path login"),
         (options.report.is_some(), "--report"),
         (!options.keep.is_empty(), "--keep"),

@@ -85,7 +85,7 @@ const RUNNERS: &[Runner] = &[
     runner(
         "mcp-contain",
         "run",
-        "--containers --lazy --no-direct --no-mark --restart",
+        "--containers --exclusive --lazy --no-direct --no-mark --restart",
         "--direct-age --grace --idle --keep --log --memory --name --path --report --require",
     ),
 ];

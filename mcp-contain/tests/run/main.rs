@@ -9,6 +9,7 @@ mod chance;
 mod cost;
 mod direct;
 mod ends;
+mod exclusive;
 mod exits;
 mod flow;
 mod guarded;

@@ -4,12 +4,12 @@
 //!
 //! ```text
 //! mcp-lifecycle 2 PID START-TIME BOOT-ID NONCE PID-NAMESPACE CGROUP ROOT DEPTH DIRECTORY
-//! SERIAL PID START-TIME c
+//! SERIAL PID START-TIME c [KEY USER]
 //! ```
 //!
 //! CGROUP is the inode number of the cgroup above the servers' cgroups, and ROOT that of the top of
 //! the mount through which DIRECTORY leads to it, DEPTH parts further down. A host without cgroups
-//! has a `-` in place of the four.
+//! has a `-` in place of the four. KEY and USER are those of an [exclusive](Exclusive) server.
 //!
 //! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
 //! command, argument or environment. Further words of a line are a later version's, to be ignored.
@@ -46,6 +46,16 @@ pub(super) struct Record {
     /// The pid and start time of its process, once it runs.
     pub(super) process: Option<(u32, u64)>,
     pub(super) in_cgroup: bool,
+    pub(super) exclusive: Option<Exclusive>,
+}
+
+/// A server of which nothing may be left when the next one of the same key is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exclusive {
+    /// A hash of its specification.
+    pub key: u32,
+    /// The pid of the program that uses it; 0 if that is in another PID namespace.
+    pub user: u32,
 }
 
 pub(super) fn title(host: &HostId, namespace: u64, cgroups: Option<&Place>) -> String {
@@ -69,7 +79,13 @@ pub(super) fn line(record: Option<Record>) -> [u8; LINE] {
     let text = record.map_or_else(String::new, |record| {
         let (pid, start_time) = record.process.unwrap_or_default();
         let kind = if record.in_cgroup { 'c' } else { '-' };
-        format!("{:016x} {pid} {start_time} {kind}", record.serial)
+        let exclusive = record
+            .exclusive
+            .map_or_else(String::new, |it| format!(" {:08x} {}", it.key, it.user));
+        format!(
+            "{:016x} {pid} {start_time} {kind}{exclusive}",
+            record.serial
+        )
     });
     let mut line = [b' '; LINE];
     line[LINE - 1] = b'\n';
@@ -127,6 +143,10 @@ fn record(line: &str) -> Option<Record> {
         "-" => false,
         _ => return None,
     };
+    let key = words
+        .next()
+        .and_then(|word| u32::from_str_radix(word, 16).ok());
+    let user = words.next().and_then(|word| word.parse().ok());
     let process = match pid {
         0 => None,
         1 => return None,
@@ -136,6 +156,7 @@ fn record(line: &str) -> Option<Record> {
         serial,
         process,
         in_cgroup,
+        exclusive: key.zip(user).map(|(key, user)| Exclusive { key, user }),
     })
 }
 
@@ -185,13 +206,22 @@ mod tests {
     }
 
     fn records() -> impl Strategy<Value = Vec<Record>> {
-        let process = proptest::option::of((2..=u32::MAX, any::<u64>()));
-        let record = (any::<u64>(), process, any::<bool>());
+        // The kernel's largest pid, and more than a century.
+        let process = proptest::option::of((2..=1_u32 << 22, 0..1_u64 << 40));
+        let exclusive = (any::<u32>(), 0..=1_u32 << 22);
+        let exclusive = exclusive.prop_map(|(key, user)| Exclusive { key, user });
+        let record = (
+            any::<u64>(),
+            process,
+            any::<bool>(),
+            proptest::option::of(exclusive),
+        );
         proptest::collection::vec(
-            record.prop_map(|(serial, process, in_cgroup)| Record {
+            record.prop_map(|(serial, process, in_cgroup, exclusive)| Record {
                 serial,
                 process,
                 in_cgroup,
+                exclusive,
             }),
             0..20,
         )
@@ -278,6 +308,7 @@ mod tests {
             serial: 1,
             process: Some((7, 5)),
             in_cgroup: true,
+            exclusive: None,
         };
         assert_eq!((contents.servers, contents.unreadable), (vec![server], 0));
     }

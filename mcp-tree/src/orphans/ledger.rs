@@ -65,6 +65,7 @@ fn enter(ledger: &'static Ledger, server: &Cookie, in_cgroup: bool) -> io::Resul
         serial: server.serial(),
         process: None,
         in_cgroup,
+        exclusive: None,
     };
     let line = {
         let mut book = ledger.lock();

@@ -9,6 +9,7 @@
 //! - looks: `processes` (a snapshot), `census` (all that carry a cookie), `visibility`
 //! - decisions, pure: `verdict`, `settle`
 //! - ends: `hunt`, by the judges `search`, `members` and `unclaimed`; `reap`, `stop`
+//! - waits: `predecessor`
 //! - administration: `inventory`, `known`, `companions`
 
 mod census;
@@ -28,6 +29,7 @@ mod members;
 #[cfg(test)]
 mod model;
 mod place;
+mod predecessor;
 mod processes;
 mod reap;
 mod residents;
@@ -42,11 +44,13 @@ mod wrapper_ledger;
 
 pub use census::{Carrier, Where, foreign_namespaces_are_clear, take as census};
 pub use companions::{companion, without_server};
+pub use format::Exclusive;
 pub use group::end_group;
 pub use hunt::strike;
 use inventory::command_line;
 pub use inventory::inventory;
 pub use ledger::{Entry, UNRECORDED, register, register_alone, register_uncontained};
+pub use predecessor::await_predecessors;
 pub use processes::{is_guardian, mark_of};
 pub use reap::reap;
 pub use ring::claim;

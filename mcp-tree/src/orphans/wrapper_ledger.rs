@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::format::Record;
+use super::format::{Exclusive, Record};
 use super::ledger::title;
 use super::locked_file::{LedgerFile, publish};
 use crate::identity::{self, Cookie};
@@ -28,7 +28,11 @@ pub struct WrapperLedger {
 
 impl WrapperLedger {
     /// Records that this server is about to start, in a cgroup of its own below this one, if any.
-    pub fn begin(server: &Cookie, cgroups: Option<&Path>) -> io::Result<Self> {
+    pub fn begin(
+        server: &Cookie,
+        cgroups: Option<&Path>,
+        exclusive: Option<Exclusive>,
+    ) -> io::Result<Self> {
         let host = identity::this_host()?;
         // The rest of `Visibility` is not read: each look into `/proc` delays the start.
         let parent = cgroups.ok_or_else(|| io::ErrorKind::NotFound.into());
@@ -37,6 +41,7 @@ impl WrapperLedger {
             serial: server.serial(),
             process: None,
             in_cgroup: cgroups.is_some(),
+            exclusive,
         };
         let (file, directory) = publish(host, None, &title, &[Some(record)])?;
         let name = file.path.file_name().unwrap_or_default();

@@ -1,8 +1,10 @@
 //! One start of a wrapped server under a guardian, and the exec of its shim.
 
 use std::convert::Infallible;
+use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
 use std::iter;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::TerminationPolicy;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 use nix::sys::signal::SigSet;
+use nix::unistd::getppid;
 
 use super::{Require, WrapError, Wrapper, no_log, staying};
 use crate::cgroup::{self, Leaf};
@@ -53,12 +56,41 @@ impl Wrapper {
         self.companion.as_ref().map(|socket| socket.as_fd())
     }
 
+    /// Makes [`exec`](Self::exec) wait, at most for `limit`, until nothing is left of an earlier
+    /// server with this name, program, arguments and working directory that is dying: its shim or
+    /// the program that used it has ended. Then no server is started, if something may be left. An
+    /// earlier one that is in use is neither waited for nor touched, nor one that was not started in
+    /// this way. To be called before [`start_directly`](Self::start_directly).
+    pub fn wait_for_predecessor(&mut self, limit: Duration) {
+        let mut key = DefaultHasher::new();
+        (
+            &self.name,
+            &self.program,
+            &self.args,
+            env::current_dir().ok(),
+        )
+            .hash(&mut key);
+        self.exclusive = Some((key.finish() as u32, limit));
+    }
+
     /// Starts the server and becomes its shim. Returns only if that fails.
     ///
     /// To be called by a process with one thread and no children: as with any exec, no destructor
     /// is run. Descriptors other than the standard streams are closed. Blocks until the server's
     /// program runs.
     pub fn exec(&self) -> WrapError {
+        if let Some((key, limit)) = self.exclusive {
+            let user = getppid();
+            if let Err(error) = orphans::await_predecessors(key, limit) {
+                const WHAT: &str =
+                    "an earlier server with the same command may live (`mcp-contain ps`)";
+                return LaunchErrorKind::backend(WHAT, error).into();
+            }
+            if getppid() != user {
+                let why = "it ended while an earlier server was waited for";
+                return LaunchErrorKind::backend("the server has no user", why).into();
+            }
+        }
         // Neither server nor shim may get descriptors that the host has leaked.
         sys::close_on_exec_from(3);
         let mask = SigSet::thread_get_mask();
@@ -336,8 +368,13 @@ impl Start<'_> {
         let Some(identity) = self.server.identity else {
             return Ok(None);
         };
-        match orphans::WrapperLedger::begin(identity, self.parent.as_ref().ok().copied()) {
-            Err(error) if sys::is_shortage(&error) => {
+        let exclusive = self.wrapper.exclusive.map(|(key, _)| orphans::Exclusive {
+            key,
+            user: getppid().as_raw().unsigned_abs(),
+        });
+        let cgroups = self.parent.as_ref().ok().copied();
+        match orphans::WrapperLedger::begin(identity, cgroups, exclusive) {
+            Err(error) if sys::is_shortage(&error) || exclusive.is_some() => {
                 Err(short_of(error, orphans::UNRECORDED).into())
             }
             ledger => Ok(ledger.ok()),

@@ -86,6 +86,9 @@ pub struct Wrapper {
     pub companion: Option<Arc<OwnedFd>>,
     /// The server's `argv[0]`; by default the program.
     arg0: Option<OsString>,
+    /// The specification's hash, and the longest wait for a predecessor.
+    #[cfg(target_os = "linux")]
+    exclusive: Option<(u32, Duration)>,
 }
 
 /// The containment that a wrapped server needs.
@@ -166,6 +169,8 @@ impl Wrapper {
             report: None,
             companion: None,
             arg0: None,
+            #[cfg(target_os = "linux")]
+            exclusive: None,
         }
     }
 
