@@ -1,4 +1,3 @@
-mod answer;
 mod handlers;
 
 use std::sync::Arc;
@@ -6,8 +5,7 @@ use std::sync::Arc;
 use mcp_lifecycle_core::terminate::EndReason;
 use serde_json::json;
 
-use self::answer::{Handled, answer, internal, later};
-use self::handlers::{known, read, signal, terminate, write};
+use self::handlers::{Handled, answer, internal, known, later, read, signal, terminate, write};
 use super::Shared;
 use super::audit::excerpt;
 use super::host::environment_info;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use futures_util::future::OptionFuture;
 use mcp_lifecycle_core::terminate::EndReason;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -146,12 +147,8 @@ impl Connection {
         let stopping = self.stopping.clone();
         let mut stopped = std::pin::pin!(stopping.cancelled());
         let leave = self.ticket.as_ref().map(|ticket| ticket.leave.clone());
-        let mut evicted = std::pin::pin!(async {
-            match leave {
-                Some(leave) => leave.cancelled().await,
-                None => std::future::pending().await,
-            }
-        });
+        let leave = leave.map(CancellationToken::cancelled_owned);
+        let mut evicted = std::pin::pin!(OptionFuture::from(leave));
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
                 self.say_goodbye();
@@ -299,10 +296,8 @@ impl Connection {
             && session.is_extended()
         {
             let unproven = session.doubts.of(&session.id) as u64;
-            self.send(encode_notification(
-                method::ENDED,
-                &EndedNotification { unproven },
-            ));
+            let ended = EndedNotification { unproven };
+            self.send(encode_notification(method::ENDED, &ended));
         }
     }
 

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::answer::{Handled, answer, internal, later, place_to_wait};
 use crate::audit::excerpt;
-use crate::limits::MOST_NAME;
+use crate::limits::{MOST_NAME, MOST_WAITING, WAITING_EACH};
 use crate::protocol::process::{
     ReadParams, SignalParams, TerminateResult, WriteParams, WriteStatus,
 };
@@ -123,4 +124,45 @@ pub(super) fn known(session: &Session, process_id: &str) -> Result<Arc<Process>,
         None => format!("unknown process id {}", excerpt(process_id)),
     };
     Err(RpcError::new(code::INVALID_REQUEST, text))
+}
+
+pub(super) type Handled = Result<(), RpcError>;
+
+pub(super) fn answer(session: &Session, id: &RequestId, result: &impl Serialize) -> Handled {
+    session.answer(encode_result(id, result));
+    Ok(())
+}
+
+pub(super) fn later<T: Serialize>(
+    session: &Arc<Session>,
+    id: RequestId,
+    work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
+) -> Handled {
+    let place = place_to_wait(session)?;
+    let session = Arc::clone(session);
+    tokio::spawn(async move {
+        let _place = place;
+        let frame = match work.await {
+            Ok(result) => encode_result(&id, &result),
+            Err(error) => encode_error(Some(&id), &error),
+        };
+        session.answer_in_turn(|| frame).await;
+    });
+    Ok(())
+}
+
+fn place_to_wait(session: &Arc<Session>) -> Result<(OwnedSemaphorePermit, Grant), RpcError> {
+    let place = Arc::clone(&session.waiting).try_acquire_owned().ok();
+    let mut grant = Grant::of(&session.portion);
+    let place = place.filter(|_| grant.try_set(WAITING_EACH));
+    let place = place.ok_or_else(|| {
+        let text = format!("as many requests of this session wait as may, {MOST_WAITING} at most");
+        RpcError::new(code::LIMIT, text)
+    });
+    Ok((place?, grant))
+}
+
+pub(super) fn internal(error: mcp_lifecycle_core::launch::StepError) -> RpcError {
+    let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
+    RpcError::new(code::INTERNAL, text)
 }

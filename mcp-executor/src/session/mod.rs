@@ -2,7 +2,6 @@
 
 mod ending;
 mod outbox;
-mod owner;
 mod process;
 #[cfg(test)]
 mod tests;
