@@ -31,36 +31,20 @@ pub enum Endpoint {
 /// The failure to determine an endpoint.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "names and messages say it")]
 pub enum EndpointError {
-    /// The URL's scheme is not supported.
     #[error("`{0}` is not an engine's address; give unix://, tcp:// or ssh://")]
-    Scheme(
-        /// The URL.
-        String,
-    ),
-    /// The context in the environment or the CLI's configuration does not exist.
+    Scheme(String),
     #[error("there is no docker context `{0}`; `docker context ls` shows what there is")]
-    NoContext(
-        /// Its name.
-        String,
-    ),
-    /// A file of the docker CLI's configuration cannot be used.
+    NoContext(String),
     #[error("{} cannot be used: {problem}", path.display())]
-    Configuration {
-        /// The file.
-        path: PathBuf,
-        /// The problem with it.
-        problem: String,
-    },
-    /// Nothing names an engine, and no known socket exists.
+    Configuration { path: PathBuf, problem: String },
+    /// Nothing names an engine, and none of these known sockets exists.
     #[error(
         "no container engine found: DOCKER_HOST is not set, there is no docker context, and none of {} exists",
         list(.0)
     )]
-    NotFound(
-        /// The sockets that were tried.
-        Vec<PathBuf>,
-    ),
+    NotFound(Vec<PathBuf>),
 }
 
 impl Endpoint {

@@ -22,34 +22,28 @@ pub enum Init {
     Supervised,
 }
 
-/// A mount of the container.
+/// A mount at the path `target` of the container, read-only unless it is `writable`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the field has its name")]
 pub enum Mount {
     /// A file or directory of the daemon's machine.
     Bind {
-        /// Its path there.
         source: PathBuf,
-        /// Its path in the container.
         target: PathBuf,
-        /// `true` if it is writable. Read-only by default.
         #[serde(default)]
         writable: bool,
     },
     /// A named volume.
     Volume {
-        /// Its name.
         source: String,
-        /// Its path in the container.
         target: PathBuf,
-        /// `true` if it is writable. Read-only by default.
         #[serde(default)]
         writable: bool,
     },
-    /// An empty file system in memory.
+    /// An empty, writable file system in memory.
     Tmpfs {
-        /// Its path in the container.
         target: PathBuf,
         /// Its maximum size; the engine's default if unset.
         #[serde(default)]
