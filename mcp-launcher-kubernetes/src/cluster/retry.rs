@@ -20,20 +20,19 @@ pub(crate) struct Pauses {
 impl Pauses {
     pub(crate) const FIRST: Duration = Duration::from_millis(50);
 
-    /// Pauses of up to 5 s, for requests with a deadline.
+    /// For requests with a deadline.
     pub(crate) const fn new() -> Self {
-        Self {
-            next: Self::FIRST,
-            longest: Duration::from_secs(5),
-        }
+        Self::up_to(5)
     }
 
-    /// Pauses of up to 30 s, for requests that are retried without a deadline.
+    /// For requests that are retried without a deadline.
     pub(crate) const fn patient() -> Self {
-        Self {
-            next: Self::FIRST,
-            longest: Duration::from_secs(30),
-        }
+        Self::up_to(30)
+    }
+
+    const fn up_to(seconds: u64) -> Self {
+        let (next, longest) = (Self::FIRST, Duration::from_secs(seconds));
+        Self { next, longest }
     }
 
     pub(crate) async fn after(&mut self, error: &ClusterError) {
