@@ -29,43 +29,41 @@ pub struct ServerEvent {
 }
 
 /// The events in the life of a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "names and messages say it")]
 pub enum ServerEventKind {
-    Starting {
-        why: StartReason,
-    },
+    #[displaydoc("starting ({why})")]
+    Starting { why: StartReason },
+    #[displaydoc("{0}")]
     Progress(LaunchProgress),
     /// The server runs; the handshake begins.
+    #[displaydoc("launched in {took:.1?} ({identity})")]
     Launched {
         identity: ServerIdentity,
         /// The time of the launch, without the fetch before it.
         took: Duration,
     },
+    #[displaydoc("ready after {took:.1?} ({identity})")]
     Ready {
         identity: ServerIdentity,
         era: Era,
         took: Duration,
     },
-    Failed {
-        error: StartError,
-    },
+    #[displaydoc("failed: {error}")]
+    Failed { error: StartError },
     /// The start was abandoned.
-    Cancelled {
-        reason: EndReason,
-    },
-    Exited {
-        exit: ExitStatus,
-    },
+    #[displaydoc("start cancelled ({reason})")]
+    Cancelled { reason: EndReason },
+    #[displaydoc("exited by itself: {exit}")]
+    Exited { exit: ExitStatus },
     /// Its end has begun, on request or after its death.
-    Ending {
-        reason: EndReason,
-    },
-    Unproven {
-        error: TerminateError,
-    },
+    #[displaydoc("ending ({reason})")]
+    Ending { reason: EndReason },
+    #[displaydoc("{error}")]
+    Unproven { error: TerminateError },
     /// Nothing of it is left.
+    #[displaydoc("{result} ({reason})")]
     Ended {
         reason: EndReason,
         result: EndResult,
@@ -73,16 +71,17 @@ pub enum ServerEventKind {
 }
 
 /// The reason a server was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "names and messages say it")]
 pub enum StartReason {
+    #[displaydoc("declared")]
     Declared,
     /// A caller wants to use it.
+    #[displaydoc("wanted")]
     Wanted,
-    Restart {
-        failures: u32,
-    },
+    #[displaydoc("restart after failure {failures}")]
+    Restart { failures: u32 },
 }
 
 /// The evidence of the end of a server.
@@ -128,23 +127,6 @@ impl fmt::Display for ServerEvent {
     }
 }
 
-impl fmt::Display for ServerEventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Starting { why } => write!(f, "starting ({why})"),
-            Self::Progress(progress) => progress.fmt(f),
-            Self::Launched { identity, took } => write!(f, "launched in {took:.1?} ({identity})"),
-            Self::Ready { identity, took, .. } => write!(f, "ready after {took:.1?} ({identity})"),
-            Self::Failed { error } => write!(f, "failed: {error}"),
-            Self::Cancelled { reason } => write!(f, "start cancelled ({reason})"),
-            Self::Exited { exit } => write!(f, "exited by itself: {exit}"),
-            Self::Ending { reason } => write!(f, "ending ({reason})"),
-            Self::Unproven { error } => error.fmt(f),
-            Self::Ended { reason, result } => write!(f, "{result} ({reason})"),
-        }
-    }
-}
-
 impl fmt::Display for EndResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,16 +134,6 @@ impl fmt::Display for EndResult {
             Self::NeverLaunched => f.write_str("ended before it was launched"),
             Self::RuntimeLost => f.write_str("killed, for its runtime went away"),
             Self::WrittenOff(error) => write!(f, "written off without proof: {error}"),
-        }
-    }
-}
-
-impl fmt::Display for StartReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Declared => f.write_str("declared"),
-            Self::Wanted => f.write_str("wanted"),
-            Self::Restart { failures } => write!(f, "restart after failure {failures}"),
         }
     }
 }

@@ -32,20 +32,26 @@ pub struct ServerOutcome {
 }
 
 /// The outcome of a server's start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the outcome has its name")]
 pub enum StartOutcome {
     /// The server was unchanged and keeps its process.
+    #[displaydoc("it keeps its process")]
     Kept,
+    #[displaydoc("it is ready")]
     Ready,
     /// The server could not be started; its restart policy decides what follows.
+    #[displaydoc("{0}")]
     Failed(StartError),
     /// The server waits for its predecessor, which is not proven gone.
+    #[displaydoc("its predecessor is not proven gone")]
     Blocked,
     /// A later refresh or the shutdown replaced this start.
+    #[displaydoc("its start was cancelled")]
     Cancelled,
     /// The server was started, but died before the refresh was over.
+    #[displaydoc("{0}")]
     Died(String),
 }
 
@@ -67,19 +73,6 @@ impl RefreshReport {
     /// Returns the outcome for one server.
     pub fn get(&self, name: &str) -> Option<&ServerOutcome> {
         self.servers.iter().find(|outcome| &*outcome.server == name)
-    }
-}
-
-impl fmt::Display for StartOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kept => "it keeps its process",
-            Self::Ready => "it is ready",
-            Self::Failed(error) => return error.fmt(f),
-            Self::Blocked => "its predecessor is not proven gone",
-            Self::Cancelled => "its start was cancelled",
-            Self::Died(why) => why,
-        })
     }
 }
 

@@ -4,34 +4,27 @@ use std::fmt;
 use thiserror::Error;
 
 /// The reach of an action; a wider one is greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the reach has its name")]
 pub enum Reach {
+    #[displaydoc("nothing")]
     Nothing,
+    #[displaydoc("process")]
     Process,
     /// The main process and everything that stayed in its process group.
+    #[displaydoc("process group")]
     Group,
     /// The group, and every descendant that carries the launcher's mark in its environment or is
     /// below one that does: not an orphan that wiped its environment.
+    #[displaydoc("process tree, as far as it is marked")]
     Marked,
     /// Every descendant, even after leaving the group or the session.
+    #[displaydoc("process tree")]
     Tree,
     /// Everything inside, enforced by the kernel or the container engine.
+    #[displaydoc("container")]
     Container,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing",
-            Self::Process => "process",
-            Self::Group => "process group",
-            Self::Marked => "process tree, as far as it is marked",
-            Self::Tree => "process tree",
-            Self::Container => "container",
-        })
-    }
 }
 
 /// The mechanism that holds a server's processes together, and its strength.
@@ -128,25 +121,18 @@ impl fmt::Display for Containment {
 }
 
 /// A guarantee that a caller can require.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, displaydoc::Display)]
 #[non_exhaustive]
 pub enum Guarantee {
     /// A forced end reaches at least this far.
+    #[displaydoc("a forced end that reaches the {0}")]
     Terminate(Reach),
     /// The death of the host reaches at least this far.
+    #[displaydoc("an end of the {0} when the host dies")]
     HostDeath(Reach),
     /// Containment is complete before the server's first instruction.
+    #[displaydoc("placement before the first instruction")]
     AtomicPlacement,
-}
-
-impl fmt::Display for Guarantee {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Terminate(reach) => write!(f, "a forced end that reaches the {reach}"),
-            Self::HostDeath(reach) => write!(f, "an end of the {reach} when the host dies"),
-            Self::AtomicPlacement => f.write_str("placement before the first instruction"),
-        }
-    }
 }
 
 /// A required guarantee that the machine or the launcher cannot give.

@@ -1,47 +1,39 @@
 use std::borrow::Cow;
-use std::fmt;
 
 use super::Remnant;
 
 /// The evidence that a proof rests on. Each launcher documents its limits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "names and messages say it")]
 pub enum Evidence {
+    #[displaydoc("every process was reaped")]
     Reaped,
+    #[displaydoc("the cgroup is empty")]
     CgroupEmpty,
+    #[displaydoc("the process group is empty")]
     ProcessGroupEmpty,
     /// No readable process carries the server's identity. Not readable is one that wiped its
     /// environment, is another user's, or is not dumpable.
+    #[displaydoc("no process carries its identity")]
     NoneMarked,
     /// No process that was reparented since the server's start can be the server's.
+    #[displaydoc("no process of it was given to another parent")]
     NoneAdopted,
+    #[displaydoc("its PID namespace has ended")]
     NamespaceEnded,
     /// The kernel says that no process of the server's job object is active (Windows).
+    #[displaydoc("its job object is empty")]
     JobEmpty,
     /// The engine that ran the container reports that the ID does not exist.
+    #[displaydoc("the engine has no such container")]
     ContainerAbsent,
     /// Another machine has reported the end with this text.
+    #[displaydoc("the other machine reports: {0}")]
     RemoteReported(String),
     /// Something else; completes "on the evidence that".
+    #[displaydoc("{0}")]
     Other(Cow<'static, str>),
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reaped => "every process was reaped",
-            Self::CgroupEmpty => "the cgroup is empty",
-            Self::ProcessGroupEmpty => "the process group is empty",
-            Self::NoneMarked => "no process carries its identity",
-            Self::NoneAdopted => "no process of it was given to another parent",
-            Self::NamespaceEnded => "its PID namespace has ended",
-            Self::JobEmpty => "its job object is empty",
-            Self::ContainerAbsent => "the engine has no such container",
-            Self::RemoteReported(words) => return write!(f, "the other machine reports: {words}"),
-            Self::Other(words) => words,
-        })
-    }
 }
 
 /// The proof that [`ProcessTerminator::gone`](crate::launch::ProcessTerminator::gone) gives.

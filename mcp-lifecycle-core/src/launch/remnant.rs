@@ -95,7 +95,8 @@ pub struct ReapReport {
 }
 
 /// Something that a search could not examine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
+#[displaydoc("{what}: {why}")]
 #[non_exhaustive]
 pub struct UnknownRemnant {
     /// A process, a container, or the record that a host left of its servers.
@@ -121,12 +122,6 @@ impl UnknownRemnant {
     pub fn new(what: Remnant, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { what, why }
-    }
-}
-
-impl fmt::Display for UnknownRemnant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
     }
 }
 

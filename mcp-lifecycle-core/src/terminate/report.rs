@@ -6,28 +6,40 @@ use crate::launch::remnant::list;
 use crate::launch::{Containment, ExitStatus, Gone, ServerIdentity};
 
 /// The reason a server was ended.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the reason has its name")]
 pub enum EndReason {
+    #[displaydoc("shutdown")]
     Shutdown,
     /// Its owner was dropped without a shutdown.
+    #[displaydoc("its owner was dropped")]
     OwnerDropped,
+    #[displaydoc("it exited")]
     ServerExited,
     /// The server closed its output but kept running.
+    #[displaydoc("it closed its output")]
     OutputClosed,
     /// The server closed its input while its process went on.
+    #[displaydoc("it closed its input")]
     InputClosed,
     /// Its start failed or was cancelled.
+    #[displaydoc("its start failed")]
     StartFailed,
+    #[displaydoc("its configuration has changed")]
     ConfigChanged,
+    #[displaydoc("it is no longer declared")]
     Undeclared,
     /// It was not used for the idle time of its pool.
+    #[displaydoc("it was idle")]
     Idle,
     /// Another server needs this capacity.
+    #[displaydoc("its place was needed")]
     Evicted,
+    #[displaydoc("its scope has ended")]
     ScopeEnded,
     /// An application-specific reason.
+    #[displaydoc("{0}")]
     Other(String),
 }
 
@@ -58,25 +70,6 @@ impl EndReason {
             self,
             Self::ServerExited | Self::OutputClosed | Self::InputClosed
         )
-    }
-}
-
-impl fmt::Display for EndReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shutdown => "shutdown",
-            Self::OwnerDropped => "its owner was dropped",
-            Self::ServerExited => "it exited",
-            Self::OutputClosed => "it closed its output",
-            Self::InputClosed => "it closed its input",
-            Self::StartFailed => "its start failed",
-            Self::ConfigChanged => "its configuration has changed",
-            Self::Undeclared => "it is no longer declared",
-            Self::Idle => "it was idle",
-            Self::Evicted => "its place was needed",
-            Self::ScopeEnded => "its scope has ended",
-            Self::Other(reason) => reason,
-        })
     }
 }
 

@@ -19,11 +19,15 @@ pub(super) struct Inner {
     pub(super) outcome: Option<TerminationOutcome>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, displaydoc::Display)]
 pub(crate) enum Failure {
+    #[displaydoc("{0}")]
     Start(StartError),
+    #[displaydoc("it died: {0}")]
     Died(ExitStatus),
+    #[displaydoc("{0}")]
     Closed(EndReason),
+    #[displaydoc("{0}")]
     Unproven(Arc<TerminateError>),
 }
 
@@ -54,16 +58,5 @@ impl Record {
 
     pub(crate) fn outcome(&self) -> Option<TerminationOutcome> {
         self.inner.lock().outcome.clone()
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Start(error) => error.fmt(f),
-            Self::Died(exit) => write!(f, "it died: {exit}"),
-            Self::Closed(reason) => reason.fmt(f),
-            Self::Unproven(error) => error.fmt(f),
-        }
     }
 }
