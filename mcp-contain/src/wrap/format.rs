@@ -1,7 +1,6 @@
 //! Servers in a configuration file, whatever its format. Pure.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 
 use mcp_lifecycle_core::document::{Format, Member, Node, Value, position};
@@ -49,29 +48,20 @@ pub(super) enum Args {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Skip {
+    #[error("is reached by its url, and not started")]
     Remote,
+    #[error("has no command")]
     NoCommand,
+    #[error("is wrapped already")]
     Wrapped,
-    /// Not wrapped, so there is nothing to undo.
+    #[error("is not wrapped")]
     NotWrapped,
-    /// Wrapped, but not by `wrap`.
+    #[error("was wrapped by hand, and stays so")]
     WrappedBefore,
+    #[error("{0}")]
     Unclear(String),
-}
-
-impl fmt::Display for Skip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remote => f.write_str("is reached by its url, and not started"),
-            Self::NoCommand => f.write_str("has no command"),
-            Self::Wrapped => f.write_str("is wrapped already"),
-            Self::NotWrapped => f.write_str("is not wrapped"),
-            Self::WrappedBefore => f.write_str("was wrapped by hand, and stays so"),
-            Self::Unclear(why) => f.write_str(why),
-        }
-    }
 }
 
 impl Entry {
