@@ -251,7 +251,8 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         // From here on a failed or dropped launch closes the proxy and ends the containers created
         // through it.
         let server = self.launcher.launch(&tracked.spec, context).await?;
-        if !is_here(&server.terminator().identity()) {
+        let identity = server.terminator().identity();
+        if let ServerIdentity::Container { .. } | ServerIdentity::Remote { .. } = identity {
             // It cannot reach the engine that it was given. Dropping it ends it.
             let problem = "a ContainerTracker is for launchers of processes on this machine";
             return Err(failed(LaunchErrorKind::backend(
@@ -294,11 +295,4 @@ pub struct FoundContainers {
     pub containers: Vec<Remnant>,
     /// Engines, containers and records that could not be examined: there may be more.
     pub unknown: Vec<UnknownRemnant>,
-}
-
-fn is_here(server: &ServerIdentity) -> bool {
-    !matches!(
-        server,
-        ServerIdentity::Container { .. } | ServerIdentity::Remote { .. }
-    )
 }
