@@ -2,10 +2,10 @@
 //! Podman, which has no daemon.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use std::{fmt, io};
 
 use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
@@ -75,18 +75,13 @@ impl Cli {
     }
 }
 
-/// Prints names of the environment only, since values are secrets.
-impl fmt::Debug for Cli {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Cli")
-            .field("program", &self.program)
-            .field("globals", &self.globals)
-            .field("env", &names)
-            .field("directory", &self.directory)
-            .finish()
-    }
-}
+// Values of the environment are secrets.
+mcp_lifecycle_core::debug_fields! { Cli, it {
+    program: &it.program,
+    globals: &it.globals,
+    env: &it.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+    directory: &it.directory,
+} }
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Era, StartError};
+use crate::launch::macros::debug_fields;
 use crate::launch::{ExitStatus, LaunchProgress, ServerIdentity};
 use crate::terminate::callback::guarded;
 use crate::terminate::{EndReason, TerminateError, TerminationReport};
@@ -218,8 +219,4 @@ impl Observed {
     }
 }
 
-impl fmt::Debug for Observed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observed").field(&self.server).finish()
-    }
-}
+debug_fields! { Observed, it { server: &it.server } }

@@ -1,7 +1,6 @@
 //! The `process/*` methods of the base protocol.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -33,17 +32,13 @@ pub struct StartParams {
     pub arg0: Option<String>,
 }
 
-/// Shows neither arguments nor values of the environment.
-impl fmt::Debug for StartParams {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StartParams")
-            .field("process_id", &self.process_id)
-            .field("program", &self.argv.first())
-            .field("cwd", &self.cwd)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+// Neither arguments nor values of the environment.
+mcp_lifecycle_core::debug_fields! { StartParams, it {
+    process_id: &it.process_id,
+    program: &it.argv.first(),
+    cwd: &it.cwd,
+    env: &it.env.keys(),
+} }
 
 /// A policy for what of the executor's own environment a process sees.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,14 +55,7 @@ pub struct EnvPolicy {
     pub include_only: Vec<String>,
 }
 
-impl fmt::Debug for EnvPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnvPolicy")
-            .field("inherit", &self.inherit)
-            .field("set", &self.set.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+mcp_lifecycle_core::debug_fields! { EnvPolicy, it { inherit: &it.inherit, set: &it.set.keys() } }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

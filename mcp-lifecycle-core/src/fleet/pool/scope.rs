@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::fleet::{
     AcquireError, AcquireErrorKind, AcquireOptions, FleetServer, Lease, ShutdownError,
     ShutdownReport,
 };
+use crate::launch::macros::debug_fields;
 use crate::terminate::EndReason;
 use crate::terminate::timing::after;
 
@@ -161,8 +161,4 @@ pub(super) fn owner(pool: &str, scope: &str) -> Arc<str> {
     Arc::from(format!("{pool}/{scope}"))
 }
 
-impl fmt::Debug for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scope").field(&self.inner.owner).finish()
-    }
-}
+debug_fields! { Scope, it { owner: &it.inner.owner } }
