@@ -13,7 +13,7 @@ use tokio_util::io::InspectReader;
 #[derive(Debug)]
 pub(crate) struct Ssh {
     url: String,
-    /// Of the latest ssh.
+    /// The words of the latest ssh.
     words: Lock<Option<LastWords>>,
 }
 

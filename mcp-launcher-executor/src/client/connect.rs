@@ -11,7 +11,7 @@ use crate::ExecutorError;
 use crate::error::reason;
 use crate::link::{LineLink, Link};
 
-/// Longest wait for the exit of a command whose input was closed, after which it is killed.
+/// Longest wait for a command to exit after the end of its input, before it is killed.
 const LEAVE: Duration = Duration::from_secs(5);
 
 /// Longest wait for the exit of a command that closed its output.
@@ -46,7 +46,7 @@ impl Connected {
     }
 }
 
-/// A command whose streams are the link.
+/// A command that carries the link on its streams.
 struct Carrier {
     name: String,
     program: Program,

@@ -25,12 +25,12 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Program(Child);
 
-/// What a program says last on stderr.
+/// The last stderr output of a program.
 #[derive(Debug, Clone)]
 pub struct LastWords(watch::Receiver<VecDeque<String>>);
 
 impl Program {
-    /// Starts a program whose standard input and output are a connection, and logs its stderr.
+    /// Starts a program that carries a connection on stdin and stdout, and logs its stderr.
     ///
     /// Needs a tokio runtime with I/O.
     pub fn connect(mut command: Command) -> io::Result<(Self, ChildStdout, ChildStdin, LastWords)> {
