@@ -107,10 +107,10 @@ impl fmt::Display for Cookie {
     }
 }
 
-/// Parses digits only: `parse` alone would take a sign.
+/// Parses a number as it is written: `parse` alone would take a sign, and zeros before it.
 pub fn decimal(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits.then(|| text.parse().ok())?
+    let is_written = text == "0" || !text.starts_with(['0', '+']);
+    is_written.then(|| text.parse().ok())?
 }
 
 /// Parses sixteen lower-case hexadecimal digits.
@@ -148,6 +148,8 @@ mod tests {
             "...".to_owned(),
             format!("0.1.{BOOT}.{token}"),
             format!("+1.1.{BOOT}.{token}"),
+            format!("01.1.{BOOT}.{token}"),
+            format!("1.00.{BOOT}.{token}"),
             format!("-1.1.{BOOT}.{token}"),
             format!("1.1.{BOOT}."),
             format!("1.1.{BOOT}.{token}0"),
