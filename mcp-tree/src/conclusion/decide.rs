@@ -1,5 +1,5 @@
 //! The host's verdict on a server whose guardian gives none: it was killed, or a tracer holds it.
-//! Pure; the model test includes this file by path.
+//! Pure.
 
 use std::borrow::Cow;
 
@@ -38,9 +38,8 @@ pub enum Holder {
 /// The processes that carry the server's identity, after that: the result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Marked {
-    Nobody,
-    /// This number of processes, which were ended.
-    Somebody(usize),
+    /// The processes that were found have ended.
+    Ended,
     /// The search failed.
     Unknown(String),
 }
@@ -77,9 +76,7 @@ impl Findings {
         match (&self.main, &self.marked) {
             (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
             // The search has waited for the end of each process that it found.
-            (Main::InitNotSeen, Marked::Nobody | Marked::Somebody(_)) => {
-                return Ok(vec![Evidence::NoneMarked]);
-            }
+            (Main::InitNotSeen, Marked::Ended) => return Ok(vec![Evidence::NoneMarked]),
             _ => {}
         }
         // What lives of the server has, or is below, a process that was reparented when the
@@ -88,7 +85,7 @@ impl Findings {
             (Marked::Unknown(error), _) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             (_, Adopted::Somebody(names)) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
-            (Marked::Nobody | Marked::Somebody(_), Adopted::Nobody) => {
+            (Marked::Ended, Adopted::Nobody) => {
                 let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
                 Ok(emptied.into_iter().chain(evidence).collect())
             }
@@ -125,7 +122,7 @@ mod tests {
         Findings {
             main,
             holder: CGROUP,
-            marked: Marked::Nobody,
+            marked: Marked::Ended,
             adopted: Adopted::Nobody,
         }
     }
@@ -169,15 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn who_was_found_by_its_mark_has_been_ended() {
-        let findings = Findings {
-            marked: Marked::Somebody(1),
-            ..found(Main::Outside)
-        };
-        assert!(findings.verdict().is_ok());
-    }
-
-    #[test]
     fn a_cgroup_that_could_not_be_emptied_is_no_proof() {
         let findings = Findings {
             holder: Holder::Failed("EMFILE".to_owned()),
@@ -187,9 +175,25 @@ mod tests {
     }
 
     #[test]
+    fn a_main_process_inside_ends_with_its_cgroup() {
+        for main in [Main::Inside, Main::NotSeen] {
+            let unsearched = Findings {
+                marked: Marked::Unknown("EMFILE".to_owned()),
+                ..found(main)
+            };
+            assert!(unsearched.verdict().is_err() && unsearched.main_has_ended());
+            let occupied = Findings {
+                holder: Holder::Failed("EMFILE".to_owned()),
+                ..found(main)
+            };
+            assert!(!occupied.main_has_ended(), "{main:?}");
+        }
+    }
+
+    #[test]
     fn the_end_of_an_init_is_the_end_of_its_namespace() {
         for holder in [Holder::None, CGROUP] {
-            for marked in [Marked::Nobody, Marked::Unknown("EMFILE".to_owned())] {
+            for marked in [Marked::Ended, Marked::Unknown("EMFILE".to_owned())] {
                 let findings = Findings {
                     holder: holder.clone(),
                     marked,
@@ -204,7 +208,8 @@ mod tests {
             marked,
             ..found(Main::InitNotSeen)
         };
-        assert!(unseen(Marked::Nobody).verdict().is_ok());
+        let proven = unseen(Marked::Ended).verdict();
+        assert_eq!(proven.unwrap(), [Evidence::NoneMarked]);
         let unknown = unseen(Marked::Unknown("EMFILE".to_owned()));
         assert!(unknown.verdict().is_err() && !unknown.main_has_ended());
         let failed = Findings {

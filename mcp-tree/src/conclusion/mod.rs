@@ -261,8 +261,7 @@ impl Conclusion {
 
     fn judge_alone(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
         let (marked, adopted) = match found {
-            Ok(Found { ended, adopted }) if ended.count == 0 => (Marked::Nobody, adopted),
-            Ok(Found { ended, adopted }) => (Marked::Somebody(ended.count), adopted),
+            Ok(Found { adopted, .. }) => (Marked::Ended, adopted),
             Err(error) => {
                 let adopted = Adopted::Unknown(UNLOOKED.to_owned());
                 (Marked::Unknown(error), adopted)

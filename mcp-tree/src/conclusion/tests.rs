@@ -119,6 +119,9 @@ fn follow(order: &[Input], of: Of) -> usize {
             Some(Next::Search { everywhere }) => {
                 assert!(is_marked && asked.is_none(), "{order:?}");
                 assert_eq!(everywhere, reported.is_none(), "{order:?}");
+                // Nothing can hide that was never started, or is known to be left.
+                let may_hide = reported.is_none_or(|executed| executed && is_empty);
+                assert!(may_hide, "{order:?}");
                 asked = Some(Asked::Search);
             }
             Some(Next::AwaitGuardian(_)) => assert!(!has_ended && asked.is_none(), "{order:?}"),
@@ -185,8 +188,51 @@ fn every_order_of_events_ends_in_one_conclusion() {
 #[test]
 fn a_report_that_comes_after_the_take_over_changes_nothing() {
     let mut conclusion = Conclusion::guarded(true);
+    assert!(!conclusion.has_begun());
     conclusion.on(event(Input::GuardianEnded));
     let acts = conclusion.on(event(Input::Reported { executed: true }));
     assert!(acts.next.is_none() && acts.proof.is_none() && acts.exit.is_none());
     assert!(conclusion.has_begun());
+}
+
+#[test]
+fn an_exit_is_published_before_the_search() {
+    let empty = Holder::Empty(Evidence::CgroupEmpty);
+    let ended = Some(ExitStatus::Unknown);
+    for (main, holder, exit) in [
+        (Main::Ended, Holder::None, ended),
+        (Main::Inside, empty.clone(), ended),
+        (Main::Inside, Holder::None, None),
+        (Main::Outside, empty, None),
+    ] {
+        let acts = taken_over(main, holder);
+        assert_eq!(acts.exit, exit, "{main:?}");
+        assert!(matches!(acts.next, Some(Next::Search { .. })), "{main:?}");
+    }
+    let acts = taken_over(Main::InitEnded, Holder::None);
+    let Some(Proof::Gone(gone)) = acts.proof else {
+        panic!("{acts:?}");
+    };
+    assert_eq!(gone.evidence, [Evidence::NamespaceEnded]);
+}
+
+/// The reaction to the emptied holder of a server whose guardian was killed.
+fn taken_over(main: Main, holder: Holder) -> Acts {
+    let mut conclusion = Conclusion::guarded(true);
+    conclusion.on(event(Input::GuardianEnded));
+    let inside = Inside::default();
+    let emptied = Emptied {
+        main,
+        holder,
+        inside,
+    };
+    conclusion.on(Event::Emptied(emptied))
+}
+
+#[test]
+fn ended_processes_are_counted_and_some_named() {
+    let all = (0..NAMES_MAX as u32 + 3).map(|pid| (pid, "helper".to_owned()));
+    let gone = Inside::these(all).swept_from(Gone::proven_by(Evidence::Reaped));
+    assert_eq!(gone.swept.len(), NAMES_MAX);
+    assert_eq!(gone.swept_count, NAMES_MAX + 3);
 }

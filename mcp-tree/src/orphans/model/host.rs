@@ -118,14 +118,10 @@ impl World {
         let marked = match blind.marks {
             true => Marked::Unknown("no descriptor".to_owned()),
             false => {
-                let marked = self.marked(index, |_| true);
-                for pid in &marked {
-                    self.kill(*pid, index)?;
+                for pid in self.marked(index, |_| true) {
+                    self.kill(pid, index)?;
                 }
-                match marked.len() {
-                    0 => Marked::Nobody,
-                    some => Marked::Somebody(some),
-                }
+                Marked::Ended
             }
         };
         let findings = Findings {

@@ -155,7 +155,7 @@ fn every_wrong_decision_is_noticed() {
             Decisions {
                 verdict: |findings| {
                     let marked = match findings.marked {
-                        decide::Marked::Unknown(_) => decide::Marked::Nobody,
+                        decide::Marked::Unknown(_) => decide::Marked::Ended,
                         _ => findings.marked.clone(),
                     };
                     let adopted = match findings.adopted {
