@@ -147,6 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn phases_have_stable_names() {
+        use Phase::{CloseStdin, ForceEnd, RequestEnd, Stragglers};
+
+        let names = [CloseStdin, Stragglers, RequestEnd, ForceEnd].map(|it| it.to_string());
+        let expected = ["close_stdin", "stragglers", "request_end", "force_end"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
     fn a_stubborn_server_climbs_every_rung_in_the_order_of_the_specification() {
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
         assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::CloseStdin);

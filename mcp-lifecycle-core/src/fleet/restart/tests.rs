@@ -52,6 +52,35 @@ fn a_used_up_budget_says_when_it_is_renewed() {
     assert_eq!(never.failed(None, SECOND, 0), Verdict::Exhausted(None));
 }
 
+#[test]
+fn a_series_is_forgotten_after_its_cooldown() {
+    let mut restarts = Restarts::new(RestartPolicy::new());
+    let known = |restarts: &Restarts| (restarts.failures(), restarts.forget_at());
+    assert_eq!(known(&restarts), (0, Some(Time::ZERO)));
+    restarts.failed(None, SECOND, 0);
+    assert_eq!(known(&restarts), (1, Some(601 * SECOND)));
+    restarts.set_policy(RestartPolicy::never());
+    restarts.failed(None, SECOND, 0);
+    assert_eq!(known(&restarts), (2, None));
+    restarts.reset();
+    assert_eq!(known(&restarts), (0, Some(Time::ZERO)));
+}
+
+#[test]
+fn a_pause_is_shortened_by_thousandths() {
+    for (entropy, millis) in [(0, 1000), (1, 999), (200, 800), (201, 1000), (401, 800)] {
+        let pause = delay(&RestartPolicy::new(), 1, entropy);
+        assert_eq!(pause, Duration::from_millis(millis), "{entropy}");
+    }
+}
+
+#[test]
+fn settings_are_brought_within_their_bounds() {
+    let policy = RestartPolicy::new().backoff(2 * SECOND, SECOND);
+    assert_eq!((policy.initial, policy.max), (2 * SECOND, 2 * SECOND));
+    assert_eq!(policy.jitter_percent(200).jitter_percent, 100);
+}
+
 proptest! {
     #[test]
     fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64, jitter in 0u8..=100) {
