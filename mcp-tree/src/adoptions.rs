@@ -5,7 +5,6 @@ use std::io;
 
 use crate::adopted::{Scene, Whose};
 use crate::cgroup;
-use crate::conclusion::decide::Adopted;
 use crate::identity::{self, Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;
@@ -28,17 +27,14 @@ const NAMES_MAX: usize = 16;
 
 /// Returns for each server the processes that may be left of it. Blocks for milliseconds; at most
 /// for 1.5 s, and eleven times as long without CPU time.
-pub fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
-    if wanted.is_empty() {
-        return Vec::new();
+pub fn look(wanted: &[Wanted<'_>]) -> io::Result<Vec<Option<String>>> {
+    match wanted {
+        [] => Ok(Vec::new()),
+        _ => sys::reserve::with(|| look_until_it_rests(wanted)),
     }
-    sys::reserve::with(|| look_until_it_rests(wanted)).unwrap_or_else(|error| {
-        let unknown = || Adopted::Unknown(error.to_string());
-        wanted.iter().map(|_| unknown()).collect()
-    })
 }
 
-fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
+fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Option<String>>> {
     orphans::shows_all()?;
     let adopters = adopters()?;
     let (mut last, mut equal) = (None, 0);
@@ -85,17 +81,15 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
     }
 }
 
-fn describe(left: &[u32]) -> Adopted {
-    if left.is_empty() {
-        return Adopted::Nobody;
-    }
+fn describe(left: &[u32]) -> Option<String> {
     let name = |pid: &u32| format!("{pid} ({})", sys::name_of(*pid).unwrap_or_default());
     let named: Vec<String> = left.iter().take(NAMES_MAX).map(name).collect();
     let named = named.join(", ");
-    Adopted::Somebody(match left.len().saturating_sub(NAMES_MAX) {
+    let named = match left.len().saturating_sub(NAMES_MAX) {
         0 => named,
         more => format!("{named} and {more} more"),
-    })
+    };
+    Some(named).filter(|_| !left.is_empty())
 }
 
 enum Answer {

@@ -35,30 +35,15 @@ pub enum Holder {
     Failed(String),
 }
 
-/// The processes that carry the server's identity, after that: the result of the search.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Marked {
-    /// The processes that were found have ended.
-    Ended,
-    /// The search failed.
-    Unknown(String),
-}
-
-/// The reparented processes that may be the server's, after that (`adopted`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Adopted {
-    Nobody,
-    Somebody(String),
-    /// The search failed.
-    Unknown(String),
-}
+/// The result of the search after that, which has ended all that carries the server's identity: the
+/// reparented processes that may be the server's (`adopted`), or why it failed.
+pub type Searched = Result<Option<String>, String>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Findings {
     pub main: Main,
     pub holder: Holder,
-    pub marked: Marked,
-    pub adopted: Adopted,
+    pub searched: Searched,
 }
 
 /// Returns what the holder adds to the evidence of a report, or why the report is no proof.
@@ -73,19 +58,15 @@ pub fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>>
 impl Findings {
     pub fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
         let emptied = concluded(&self.holder)?;
-        match (&self.main, &self.marked) {
-            (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
+        match (&self.main, &self.searched) {
+            (Main::InitEnded, _) => Ok(vec![Evidence::NamespaceEnded]),
+            (_, Err(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             // The search has waited for the end of each process that it found.
-            (Main::InitNotSeen, Marked::Ended) => return Ok(vec![Evidence::NoneMarked]),
-            _ => {}
-        }
-        // What lives of the server has, or is below, a process that was reparented when the
-        // guardian ended.
-        match (&self.marked, &self.adopted) {
-            (Marked::Unknown(error), _) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
-            (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
-            (_, Adopted::Somebody(names)) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
-            (Marked::Ended, Adopted::Nobody) => {
+            (Main::InitNotSeen, Ok(_)) => Ok(vec![Evidence::NoneMarked]),
+            // What lives of the server has, or is below, a process that was reparented when the
+            // guardian ended.
+            (_, Ok(Some(names))) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
+            (_, Ok(None)) => {
                 let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
                 Ok(emptied.into_iter().chain(evidence).collect())
             }
@@ -122,8 +103,7 @@ mod tests {
         Findings {
             main,
             holder: CGROUP,
-            marked: Marked::Ended,
-            adopted: Adopted::Nobody,
+            searched: Ok(None),
         }
     }
 
@@ -147,17 +127,12 @@ mod tests {
                     "{main:?}"
                 );
                 let left = Findings {
-                    adopted: Adopted::Somebody("7 (daemon)".to_owned()),
+                    searched: Ok(Some("7 (daemon)".to_owned())),
                     ..findings.clone()
                 };
                 assert!(left.verdict().unwrap_err().contains("7 (daemon)"));
-                let unseen = Findings {
-                    adopted: Adopted::Unknown("EMFILE".to_owned()),
-                    ..findings.clone()
-                };
-                assert!(unseen.verdict().unwrap_err().contains("EMFILE"));
                 let unsearched = Findings {
-                    marked: Marked::Unknown("EMFILE".to_owned()),
+                    searched: Err("EMFILE".to_owned()),
                     ..findings
                 };
                 assert!(unsearched.verdict().unwrap_err().contains("EMFILE"));
@@ -178,7 +153,7 @@ mod tests {
     fn a_main_process_inside_ends_with_its_cgroup() {
         for main in [Main::Inside, Main::NotSeen] {
             let unsearched = Findings {
-                marked: Marked::Unknown("EMFILE".to_owned()),
+                searched: Err("EMFILE".to_owned()),
                 ..found(main)
             };
             assert!(unsearched.verdict().is_err() && unsearched.main_has_ended());
@@ -193,24 +168,23 @@ mod tests {
     #[test]
     fn the_end_of_an_init_is_the_end_of_its_namespace() {
         for holder in [Holder::None, CGROUP] {
-            for marked in [Marked::Ended, Marked::Unknown("EMFILE".to_owned())] {
+            for searched in [Ok(None), Err("EMFILE".to_owned())] {
                 let findings = Findings {
                     holder: holder.clone(),
-                    marked,
+                    searched,
                     ..found(Main::InitEnded)
                 };
                 assert_eq!(findings.verdict().unwrap(), [Evidence::NamespaceEnded]);
                 assert!(findings.main_has_ended());
             }
         }
-        let unseen = |marked| Findings {
+        let unseen = |searched| Findings {
             holder: Holder::None,
-            marked,
+            searched,
             ..found(Main::InitNotSeen)
         };
-        let proven = unseen(Marked::Ended).verdict();
-        assert_eq!(proven.unwrap(), [Evidence::NoneMarked]);
-        let unknown = unseen(Marked::Unknown("EMFILE".to_owned()));
+        assert_eq!(unseen(Ok(None)).verdict().unwrap(), [Evidence::NoneMarked]);
+        let unknown = unseen(Err("EMFILE".to_owned()));
         assert!(unknown.verdict().is_err() && !unknown.main_has_ended());
         let failed = Findings {
             holder: Holder::Failed("EMFILE".to_owned()),

@@ -17,7 +17,7 @@ use std::mem;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use self::decide::{Adopted, Findings, Holder, Main, Marked};
+use self::decide::{Findings, Holder, Main};
 
 const NAMES_MAX: usize = 64;
 
@@ -55,7 +55,8 @@ pub struct Emptied {
 #[derive(Debug)]
 pub struct Found {
     pub ended: Inside,
-    pub adopted: Adopted,
+    /// The reparented processes that may be the server's.
+    pub adopted: Option<String>,
 }
 
 /// The processes that the host has ended; the first of them are named.
@@ -180,7 +181,7 @@ impl Conclusion {
                     next: None,
                 }
             }
-            (Step::Searching(emptied), Event::Searched(found)) => self.judge(emptied, found),
+            (Step::Searching(emptied), Event::Searched(found)) => self.judge(emptied, Some(found)),
             (step, _) => {
                 self.step = step;
                 Acts::default()
@@ -222,36 +223,26 @@ impl Conclusion {
             let everywhere = self.report.is_none();
             return Acts::then(exit, Next::Search { everywhere });
         }
-        let unlooked = Found {
-            ended: Inside::default(),
-            adopted: Adopted::Unknown(UNLOOKED.to_owned()),
-        };
-        self.judge_by(emptied, None, Ok(unlooked))
+        self.judge(emptied, None)
     }
 
-    fn judge(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
-        self.judge_by(emptied, Some(Evidence::NoneMarked), found)
-    }
-
-    /// Judges by the report and the search; `searched` is the evidence of one that was made.
-    fn judge_by(
-        &mut self,
-        emptied: Emptied,
-        searched: Option<Evidence>,
-        found: Result<Found, String>,
-    ) -> Acts {
+    /// Judges by the report and the search, if one was made.
+    fn judge(&mut self, emptied: Emptied, searched: Option<Result<Found, String>>) -> Acts {
         let Some(report) = &self.report else {
-            return self.judge_alone(emptied, found);
+            return self.judge_alone(emptied, searched);
         };
         let exit = report.exit;
         let proof = decide::concluded(&emptied.holder).and_then(|evidence| {
-            let found = found.map_err(|error| Cow::Owned(format!("{UNSEARCHED}: {error}")))?;
             let gone = emptied.inside.swept_from(report.gone.clone());
-            let gone = found.ended.swept_from(gone);
-            Ok(evidence
-                .into_iter()
-                .chain(searched)
-                .fold(gone, Gone::evidence))
+            let (gone, evidence) = match searched {
+                None => (gone, [evidence, None]),
+                Some(Ok(found)) => {
+                    let gone = found.ended.swept_from(gone);
+                    (gone, [evidence, Some(Evidence::NoneMarked)])
+                }
+                Some(Err(error)) => return Err(Cow::Owned(format!("{UNSEARCHED}: {error}"))),
+            };
+            Ok(evidence.into_iter().flatten().fold(gone, Gone::evidence))
         });
         match proof {
             Ok(gone) => self.settle(exit, gone),
@@ -259,19 +250,12 @@ impl Conclusion {
         }
     }
 
-    fn judge_alone(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
-        let (marked, adopted) = match found {
-            Ok(Found { adopted, .. }) => (Marked::Ended, adopted),
-            Err(error) => {
-                let adopted = Adopted::Unknown(UNLOOKED.to_owned());
-                (Marked::Unknown(error), adopted)
-            }
-        };
+    fn judge_alone(&mut self, emptied: Emptied, searched: Option<Result<Found, String>>) -> Acts {
+        let searched = searched.unwrap_or_else(|| Err(UNLOOKED.to_owned()));
         let findings = Findings {
             main: emptied.main,
             holder: emptied.holder,
-            marked,
-            adopted,
+            searched: searched.map(|found| found.adopted),
         };
         let exit = findings.main_has_ended().then_some(ExitStatus::Unknown);
         match findings.verdict() {

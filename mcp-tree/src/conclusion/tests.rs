@@ -65,7 +65,7 @@ fn event(input: Input) -> Event {
         Input::Searched { fails: true } => Event::Searched(Err("EMFILE".to_owned())),
         Input::Searched { fails: false } => Event::Searched(Ok(Found {
             ended: Inside::default(),
-            adopted: Adopted::Nobody,
+            adopted: None,
         })),
     }
 }

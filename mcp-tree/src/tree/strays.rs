@@ -16,7 +16,7 @@ use mcp_lifecycle_core::launch::Remnant;
 use super::guarded::Guarded;
 use super::look;
 use crate::adoptions::{self, Wanted};
-use crate::conclusion::decide::Adopted;
+use crate::conclusion::decide::Searched;
 use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
@@ -75,7 +75,7 @@ fn serve_at_once() {
     let are_clear = sys::reserve::with(|| orphans::foreign_namespaces_are_clear(since, &childless));
     for mut search in searches {
         match are_clear {
-            Ok(true) => sys::shielded(|| search.answer(Ok(Adopted::Nobody))),
+            Ok(true) => sys::shielded(|| search.answer(Ok(None))),
             Ok(false) | Err(_) => {
                 sys::shielded(|| search.awaits(None));
                 SEARCHES.add(search);
@@ -136,14 +136,15 @@ fn serve(searches: Vec<Search>) {
                 Err(error) => search.fail(error.to_string()),
             });
         }
+        let wanted: Vec<_> = over.iter().map(Search::wanted).collect();
         let adopted = match place {
-            Where::Foreign => over.iter().map(|_| Adopted::Nobody).collect(),
-            Where::Everywhere => {
-                adoptions::look(&over.iter().map(Search::wanted).collect::<Vec<_>>())
-            }
+            Where::Foreign => Ok(vec![None; over.len()]),
+            Where::Everywhere => adoptions::look(&wanted),
         };
-        for (mut search, adopted) in over.into_iter().zip(adopted) {
-            sys::shielded(|| search.answer(Ok(adopted)));
+        let adopted = adopted.map_err(|error| error.to_string());
+        for (at, mut search) in over.into_iter().enumerate() {
+            let adopted = adopted.as_ref().map(|all| all[at].clone());
+            sys::shielded(|| search.answer(adopted.map_err(String::clone)));
         }
     }
 }
@@ -258,7 +259,7 @@ impl Search {
         }
     }
 
-    fn answer(&mut self, adopted: Result<Adopted, String>) {
+    fn answer(&mut self, adopted: Searched) {
         if let Some(tell) = self.tell.take() {
             let ended = Inside::these(mem::take(&mut self.ended).into_iter());
             tell(Event::Searched(

@@ -4,7 +4,7 @@ use super::Proof;
 use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
 use crate::adopted::{Scene, Whose};
 use crate::cgroup::name;
-use crate::conclusion::decide::{Adopted, Findings, Holder, Main, Marked};
+use crate::conclusion::decide::{Findings, Holder, Main, Searched};
 use crate::sys::{ProcessState, Seen};
 
 impl World {
@@ -115,20 +115,15 @@ impl World {
             self.kill(main, index)?;
         }
         let holder = self.empty_cgroup(index);
-        let marked = match blind.marks {
-            true => Marked::Unknown("no descriptor".to_owned()),
-            false => {
-                for pid in self.marked(index, |_| true) {
-                    self.kill(pid, index)?;
-                }
-                Marked::Ended
+        if !blind.marks {
+            for pid in self.marked(index, |_| true) {
+                self.kill(pid, index)?;
             }
-        };
+        }
         let findings = Findings {
             main: seen,
             holder,
-            marked,
-            adopted: self.adopted(index),
+            searched: self.adopted(index),
         };
         self.note(|| format!("the host takes server {index} over: {findings:?}"));
         match (self.decisions.verdict)(&findings) {
@@ -141,10 +136,10 @@ impl World {
     }
 
     /// Finds reparented processes that may be the server's.
-    fn adopted(&self, index: usize) -> Adopted {
+    fn adopted(&self, index: usize) -> Searched {
         let server = &self.servers[index];
         if self.hosts[server.host].blind.marks {
-            return Adopted::Unknown("no descriptor".to_owned());
+            return Err("no descriptor".to_owned());
         }
         let processes = self.processes.iter().map(|(pid, process)| {
             let process = Seen {
@@ -181,13 +176,10 @@ impl World {
             }
         };
         let may_be = self.decisions.may_be;
-        match adopted
+        let left = adopted
             .iter()
-            .find(|it| may_be(&whose(it.pid), &server.cookie, server.since))
-        {
-            Some(process) => Adopted::Somebody(process.pid.to_string()),
-            None => Adopted::Nobody,
-        }
+            .find(|it| may_be(&whose(it.pid), &server.cookie, server.since));
+        Ok(left.map(|process| process.pid.to_string()))
     }
 
     /// The sessions of a living host: of its first launch, and now.

@@ -39,7 +39,7 @@ use super::census::is_out_of_reach;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{Emptying, Hosts, Process, Scene, Verdict};
 use crate::adopted::Whose;
-use crate::conclusion::decide::{self, Adopted, Findings, Holder};
+use crate::conclusion::decide::{self, Findings, Holder};
 use crate::identity::{Cookie, HostId};
 
 /// The decisions, each of which can be replaced by a wrong one.
@@ -154,17 +154,9 @@ fn every_wrong_decision_is_noticed() {
             "a host that cannot look assumes that none is left",
             Decisions {
                 verdict: |findings| {
-                    let marked = match findings.marked {
-                        decide::Marked::Unknown(_) => decide::Marked::Ended,
-                        _ => findings.marked.clone(),
-                    };
-                    let adopted = match findings.adopted {
-                        Adopted::Unknown(_) => Adopted::Nobody,
-                        _ => findings.adopted.clone(),
-                    };
+                    let searched = findings.searched.clone().or(Ok(None));
                     let findings = Findings {
-                        marked,
-                        adopted,
+                        searched,
                         ..findings.clone()
                     };
                     findings.verdict()
@@ -177,7 +169,7 @@ fn every_wrong_decision_is_noticed() {
             Decisions {
                 verdict: |findings| {
                     let findings = Findings {
-                        adopted: Adopted::Nobody,
+                        searched: findings.searched.clone().map(|_| None),
                         ..findings.clone()
                     };
                     findings.verdict()
