@@ -3,18 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::protocol::{MESSAGE_MAX, Report, Request};
+use super::protocol::{Report, Request};
 use super::{Received, SpawnRequest, spawn};
-use crate::sys::ends_within;
 
 /// Finds the nearest subreaper above this process, or the first process of its PID namespace, by
 /// leaving an orphan. Blocks for about a millisecond.
 pub fn adopter() -> io::Result<u32> {
     /// The limit for a machine that is stuck: it takes a millisecond.
     const LIMIT: Duration = Duration::from_secs(2);
-    let end = Instant::now() + LIMIT;
     let null = File::open("/dev/null")?;
     let guardian = spawn(SpawnRequest {
         orphan: true,
@@ -22,22 +20,15 @@ pub fn adopter() -> io::Result<u32> {
     })
     .map_err(io::Error::other)?;
     guardian.send(Request::Terminate)?;
-    let mut buffer = [0; MESSAGE_MAX];
     let mut adopter = None;
     // Waits for the end of the orphan too: a search must not find it and take it for a server's.
-    loop {
-        match guardian.receive(&mut buffer)? {
-            Received::Report(Report::Adopted { by }) => adopter = Some(by),
-            Received::Report(_) => {}
-            Received::Closed => break,
-            Received::Nothing => {
-                let left = end.saturating_duration_since(Instant::now());
-                if !ends_within(guardian.control(), left)? {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            }
+    let closed = guardian.wait_for(LIMIT, |received| {
+        if let Received::Report(Report::Adopted { by }) = received {
+            adopter = Some(by);
         }
-    }
+        (received == Received::Closed).then_some(())
+    });
+    closed.ok_or(io::ErrorKind::TimedOut)?;
     // The guardian only: the orphan belongs to its new parent.
     let _ = guardian.try_reap();
     adopter.ok_or_else(|| io::Error::other("the orphan was killed"))

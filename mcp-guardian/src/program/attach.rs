@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -18,10 +18,9 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid, getppid, setpgid, write};
 
 use super::Received;
-use super::handle::{GuardianHandle, receive};
+use super::handle::{GuardianHandle, wait_for};
 use super::protocol::{
-    CGROUP_PROCS_FD, FIRST_FREE_FD, GATE_FD, MESSAGE_MAX, PARAM_COUNT, PROGRAM_PARAM, Report,
-    flag_of,
+    CGROUP_PROCS_FD, FIRST_FREE_FD, GATE_FD, PARAM_COUNT, PROGRAM_PARAM, Report, flag_of,
 };
 use super::spawn::{IMAGE, SpawnGuardianError, SpawnRequest, failed, parameters, passed, prepare};
 use crate::cgroup::Doors;
@@ -54,15 +53,11 @@ impl Attached {
         grace: Duration,
     ) -> Result<Self, SpawnGuardianError> {
         let (control, theirs) = prepare()?;
-        let mut request = SpawnRequest::nothing(theirs.as_fd());
-        request.grace = grace;
         let name = cgroup.map(|(name, _)| CString::new(name.as_bytes()).unwrap_or_default());
-        if let Some((_, doors)) = cgroup {
-            request.record.cgroup = name.as_deref();
-            request.cgroup_leaf = Some(doors.directory.as_fd());
-            request.cgroup_procs = Some(doors.procs.as_fd());
-            request.cgroup_kill = Some(doors.kill.as_fd());
-        }
+        let request = SpawnRequest::nothing(theirs.as_fd());
+        let mut request = request.in_cgroup(cgroup.map(|(_, doors)| doors));
+        request.grace = grace;
+        request.record.cgroup = name.as_deref();
         let mut copies = Vec::new();
         let mut flags = flag_of(GATE_FD);
         for (fd, number) in passed(&request, theirs.as_fd()) {
@@ -97,7 +92,7 @@ impl Attached {
     ) -> Result<(GuardianHandle, u32), (io::Error, Self)> {
         // These copies would hide the end of the guardian.
         self.between = None;
-        let started = self.wait(limit, |received| match received {
+        let started = wait_for(&self.control, limit, |received| match received {
             Received::Report(Report::Started { pid }) => Some(Ok(pid)),
             Received::Report(Report::ExecFailed { errno, .. }) => Some(Err(errno)),
             Received::Closed => Some(Err(libc::ECHILD)),
@@ -122,30 +117,10 @@ impl Attached {
     pub fn undo(mut self, limit: Duration) -> bool {
         self.between = None;
         let _ = socket::shutdown(self.control.as_raw_fd(), Shutdown::Write);
-        let closed = self.wait(limit, |received| {
+        let closed = wait_for(&self.control, limit, |received| {
             (received == Received::Closed).then_some(())
         });
         closed.is_some()
-    }
-
-    fn wait<T>(&self, limit: Duration, found: impl Fn(Received<'_>) -> Option<T>) -> Option<T> {
-        let end = Instant::now() + limit;
-        let mut buffer = [0; MESSAGE_MAX];
-        loop {
-            match receive(&self.control, &mut buffer) {
-                Ok(Received::Nothing) | Err(_) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if !sys::ends_within(self.control.as_fd(), left).unwrap_or(false) {
-                        return None;
-                    }
-                }
-                Ok(received) => {
-                    if let Some(found) = found(received) {
-                        return Some(found);
-                    }
-                }
-            }
-        }
     }
 }
 

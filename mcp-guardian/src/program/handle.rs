@@ -119,6 +119,16 @@ impl GuardianHandle {
         receive(&self.control, buffer)
     }
 
+    /// Receives reports until `found` returns something. `None` after `limit`, or if they cannot be
+    /// received. Blocks the thread.
+    pub fn wait_for<T>(
+        &self,
+        limit: Duration,
+        found: impl FnMut(Received<'_>) -> Option<T>,
+    ) -> Option<T> {
+        wait_for(&self.control, limit, found)
+    }
+
     /// Reaps the guardian if it has exited. Not to be called after it has returned a status, which
     /// mirrors the server's; a signal means that the guardian itself was killed. ECHILD if another part
     /// of the host has reaped it.
@@ -150,10 +160,26 @@ impl GuardianHandle {
     }
 }
 
-pub(super) fn receive<'b>(
+pub(super) fn wait_for<T>(
     control: &OwnedFd,
-    buffer: &'b mut [u8; MESSAGE_MAX],
-) -> io::Result<Received<'b>> {
+    limit: Duration,
+    mut found: impl FnMut(Received<'_>) -> Option<T>,
+) -> Option<T> {
+    let end = deadline(limit);
+    let mut buffer = [0; MESSAGE_MAX];
+    loop {
+        let received = receive(control, &mut buffer).ok()?;
+        if let Some(found) = found(received) {
+            return Some(found);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if received == Received::Nothing && !ends_within(control.as_fd(), left).ok()? {
+            return None;
+        }
+    }
+}
+
+fn receive<'b>(control: &OwnedFd, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
     let mut short = 0;
     let len = loop {
         match recv(control.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {

@@ -22,6 +22,7 @@ use super::protocol::{
     LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, flag_of,
 };
 use super::unreaped::{self, Unreaped};
+use crate::cgroup::Doors;
 use crate::sys;
 
 /// The program to start, and its surroundings.
@@ -98,6 +99,17 @@ impl<'a> SpawnRequest<'a> {
             pid_namespace: false,
             orphan: false,
             own_variable: false,
+        }
+    }
+
+    /// Has the server born in this cgroup.
+    #[must_use]
+    pub fn in_cgroup(self, doors: Option<&'a Doors>) -> Self {
+        Self {
+            cgroup_leaf: doors.map(|doors| doors.directory.as_fd()),
+            cgroup_procs: doors.map(|doors| doors.procs.as_fd()),
+            cgroup_kill: doors.map(|doors| doors.kill.as_fd()),
+            ..self
         }
     }
 }

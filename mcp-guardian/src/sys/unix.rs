@@ -180,11 +180,7 @@ pub(super) fn or_lost(
     waited: Result<Option<process::ExitStatus>, Errno>,
 ) -> Result<Option<ExitStatus>, Errno> {
     match waited {
-        Ok(ended) => Ok(ended.map(|ended| match (ended.code(), ended.signal()) {
-            (Some(code), _) => ExitStatus::Code(code),
-            (None, Some(signal)) => ExitStatus::Signal(signal),
-            (None, None) => ExitStatus::Unknown,
-        })),
+        Ok(ended) => Ok(ended.map(Into::into)),
         Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
         Err(errno) => Err(errno),
     }

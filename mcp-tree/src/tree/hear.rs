@@ -2,13 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus as WaitStatus;
 use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::guarded::Guarded;
 use crate::conclusion::{Event, FinalReport};
+use crate::ending::exit_status;
 use crate::launch::how_it_ended;
 use crate::program::Received;
 use crate::program::ending::UNPROVEN;
@@ -102,7 +104,9 @@ impl Guarded {
                 heard.failed = Some((stage, errno));
                 heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
-            Report::MainExited { status } => heard.exit = Some(exit_status(status)),
+            Report::MainExited { status } => {
+                heard.exit = Some(exit_status(WaitStatus::from_raw(status).into()))
+            }
             // Only sent where there is no server.
             Report::Adopted { .. } => {}
             Report::Gone {
@@ -111,7 +115,7 @@ impl Guarded {
                 swept,
             } => {
                 heard.emptied = flags & UNPROVEN == 0;
-                heard.exit = Some(exit_status(status));
+                heard.exit = Some(exit_status(WaitStatus::from_raw(status).into()));
                 heard.gone = Some(account(&swept));
             }
         }
@@ -171,14 +175,4 @@ fn account(swept: &Listing<'_>) -> Gone {
     let mut gone = Gone::proven_by(Evidence::Reaped).swept(named);
     gone.swept_count = swept.total() as usize;
     gone
-}
-
-/// Converts a wait status as `waitpid` reports it.
-fn exit_status(status: i32) -> ExitStatus {
-    let status = std::process::ExitStatus::from_raw(status);
-    match (status.code(), status.signal()) {
-        (Some(code), _) => ExitStatus::Code(code),
-        (None, Some(signal)) => ExitStatus::Signal(signal),
-        (None, None) => ExitStatus::Unknown,
-    }
 }
