@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::cgroup::{self, Doors, Leaf};
 use crate::command::{Command, limit, short_of, working_directory};
 use crate::identity::{self, Cookie};
 use crate::program::ending::UNPROVEN;
-use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::program::protocol::{Report, Stage};
 use crate::program::{GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
 
 /// The time that a failed launch waits for the end of what it had started.
@@ -50,7 +50,6 @@ impl Prepared {
     /// Returns a request without a grace, with these standard streams.
     pub fn request<'a>(&'a self, streams: [BorrowedFd<'a>; 3]) -> SpawnRequest<'a> {
         let [stdin, stdout, stderr] = streams;
-        let doors = self.doors.as_ref();
         SpawnRequest {
             program: &self.program,
             argv: &self.argv,
@@ -62,17 +61,8 @@ impl Prepared {
                 cgroup: self.cgroup.as_deref(),
                 ..Record::default()
             },
-            ..in_cgroup(doors, SpawnRequest::nothing(stdin))
+            ..SpawnRequest::nothing(stdin).in_cgroup(self.doors.as_ref())
         }
-    }
-}
-
-pub fn in_cgroup<'a>(doors: Option<&'a Doors>, request: SpawnRequest<'a>) -> SpawnRequest<'a> {
-    SpawnRequest {
-        cgroup_leaf: doors.map(|doors| doors.directory.as_fd()),
-        cgroup_procs: doors.map(|doors| doors.procs.as_fd()),
-        cgroup_kill: doors.map(|doors| doors.kill.as_fd()),
-        ..request
     }
 }
 
@@ -96,27 +86,24 @@ pub enum Outcome {
     Started(u32),
     Failed(Stage, i32),
     Gone,
-    /// The guardian was killed, or its reports cannot be received.
+    /// The guardian was killed, its reports cannot be received, or there is none in time.
     Unknown,
 }
 
-/// Receives reports up to the next outcome; `None` if it is not there yet.
-pub fn outcome(guardian: &GuardianHandle) -> Option<Outcome> {
-    let mut buffer = [0; MESSAGE_MAX];
-    loop {
-        return Some(match guardian.receive(&mut buffer) {
-            Ok(Received::Report(Report::Started { pid })) => Outcome::Started(pid),
-            Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
-                Outcome::Failed(stage, errno)
-            }
-            Ok(Received::Report(Report::Gone { flags, .. })) if flags & UNPROVEN == 0 => {
-                Outcome::Gone
-            }
-            Ok(Received::Report(_)) => continue,
-            Ok(Received::Nothing) => return None,
-            Ok(Received::Closed) | Err(_) => Outcome::Unknown,
-        });
-    }
+/// Receives reports up to the next outcome, and waits for it at most for `limit`.
+pub fn outcome(guardian: &GuardianHandle, limit: Duration) -> Outcome {
+    let outcome = guardian.wait_for(limit, |received| match received {
+        Received::Report(Report::Started { pid }) => Some(Outcome::Started(pid)),
+        Received::Report(Report::ExecFailed { stage, errno }) => {
+            Some(Outcome::Failed(stage, errno))
+        }
+        Received::Report(Report::Gone { flags, .. }) if flags & UNPROVEN == 0 => {
+            Some(Outcome::Gone)
+        }
+        Received::Report(_) | Received::Nothing => None,
+        Received::Closed => Some(Outcome::Unknown),
+    });
+    outcome.unwrap_or(Outcome::Unknown)
 }
 
 /// Returns the environment of a command, its mark last: that is what its guardian

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::ErrorChain;
 
 use crate::cgroup::{self, Leaf};
-use crate::launch::{Outcome, in_cgroup, new_leaf, outcome, stage_name};
+use crate::launch::{Outcome, new_leaf, outcome, stage_name};
 use crate::program::protocol::Stage;
 use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
@@ -68,22 +68,16 @@ pub fn known(namespaces: bool) -> Option<Found> {
 /// Returns all answers, the one on PID namespaces only if asked for. For each that is missing,
 /// starts a guardian that ends at once and waits for it, half a millisecond.
 pub fn probe(namespaces: bool) -> Found {
-    probe_by(namespaces, Trace::Recorded)
+    probe_by(namespaces, true)
 }
 
 /// Probes without PID namespaces and without a record, for a caller that has no servers. A host
 /// that is killed meanwhile leaves an empty cgroup.
 pub fn look_at_machine() -> Found {
-    probe_by(false, Trace::None)
+    probe_by(false, false)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trace {
-    Recorded,
-    None,
-}
-
-fn probe_by(namespaces: bool, trace: Trace) -> Found {
+fn probe_by(namespaces: bool, is_recorded: bool) -> Found {
     if let Err(why) = GUARDIAN.ask(|| try_one(None, false)) {
         // It may work for the server; if not, the launch reports why.
         let guardian = GUARDIAN.known().unwrap_or(Ok(()));
@@ -94,7 +88,7 @@ fn probe_by(namespaces: bool, trace: Trace) -> Found {
     }
     Found {
         guardian: Ok(()),
-        cgroups: CGROUPS.ask(|| try_cgroup(trace)),
+        cgroups: CGROUPS.ask(|| try_cgroup(is_recorded)),
         namespaces: match namespaces {
             true => NAMESPACES.ask(|| try_one(None, true)),
             false => not_tried(),
@@ -158,7 +152,7 @@ impl<T: Clone> Question<T> {
     }
 }
 
-fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
+fn try_cgroup(is_recorded: bool) -> Result<&'static Path, Failure> {
     let parent = cgroup::parent().map_err(|error| match sys::is_shortage(&error) {
         true => failed("this process's own cannot be told", &error),
         false => Failure::Refused(format!("this process's own cannot be told: {error}")),
@@ -170,7 +164,7 @@ fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
         server => server.ok(),
     };
     let entry = match &server {
-        Some(server) if trace == Trace::Recorded => orphans::register(server, true)
+        Some(server) if is_recorded => orphans::register(server, true)
             .map_err(|error| failed("it cannot be written down", &error))?,
         _ => None,
     };
@@ -230,7 +224,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
         .map_err(|error| failed("a new one cannot be opened", &error))?;
     let request = SpawnRequest {
         pid_namespace,
-        ..in_cgroup(doors.as_ref(), SpawnRequest::nothing(null.as_fd()))
+        ..SpawnRequest::nothing(null.as_fd()).in_cgroup(doors.as_ref())
     };
     // Reaped by another thread before it could be held: no answer about the machine.
     let is_reaped = |error: &SpawnGuardianError| matches!(error, SpawnGuardianError::Failed { source, .. } if source.raw_os_error() == Some(libc::ESRCH));
@@ -248,9 +242,9 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
     if let Err(error) = guardian.try_reap() {
         sys::shielded(|| tracing::debug!(%error, "another part of the host has reaped the probe"));
     }
-    match outcome(&guardian) {
-        Some(Outcome::Failed(Stage::Exec, _)) => Ok(()),
-        Some(Outcome::Failed(stage, errno)) => {
+    match outcome(&guardian, Duration::ZERO) {
+        Outcome::Failed(Stage::Exec, _) => Ok(()),
+        Outcome::Failed(stage, errno) => {
             let error = io::Error::from_raw_os_error(errno);
             Err(failed(stage_name(stage), &error))
         }

@@ -12,7 +12,6 @@ use super::format::{self, Record};
 use super::locked_file::{LedgerFile, Locked, publish};
 use super::place::Place;
 use super::reap;
-use super::visibility::Visibility;
 use crate::cgroup;
 use crate::identity::{self, Cookie, HostId};
 use crate::sys;
@@ -22,7 +21,6 @@ use crate::sys::watch::Interest;
 struct Ledger {
     host: &'static HostId,
     title: String,
-    visibility: Visibility,
     book: Mutex<Book>,
     watched: OnceLock<Arc<Inotify>>,
 }
@@ -50,17 +48,9 @@ pub const UNRECORDED: &str = "the server could not be recorded, so it would not 
 /// will end the servers of this one. Fails if no descriptor or memory is available: then the server
 /// must not be started.
 pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
-    let ledger = Ledger::this(true)?;
-    ledger.map_or(Ok(None), |ledger| enter(ledger, server, in_cgroup))
-}
-
-/// Records the only server of a process, without a provable end, and starts no thread.
-pub fn register_alone(server: &Cookie) -> io::Result<()> {
-    let ledger = Ledger::this(false)?;
-    ledger.map_or(Ok(()), |ledger| enter(ledger, server, false).map(drop))
-}
-
-fn enter(ledger: &'static Ledger, server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
+    let Some(ledger) = Ledger::this()? else {
+        return Ok(None);
+    };
     let record = Record {
         serial: server.serial(),
         process: None,
@@ -128,9 +118,9 @@ impl Entry {
 
 impl Ledger {
     /// Returns the ledger of this process, created on the first call; `None` where none can be kept. A
-    /// shortage of descriptors or memory is an error, and the next call tries again. `attended`: threads
-    /// restore its name, and remove old ledgers.
-    fn this(attended: bool) -> io::Result<Option<&'static Self>> {
+    /// shortage of descriptors or memory is an error, and the next call tries again. Threads restore
+    /// its name, and remove old ledgers.
+    fn this() -> io::Result<Option<&'static Self>> {
         static THIS: Mutex<Option<Option<&'static Ledger>>> = Mutex::new(None);
         let mut known = THIS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(this) = *known {
@@ -151,11 +141,10 @@ impl Ledger {
         };
         *known = Some(this);
         drop(known);
-        let attended = this.filter(|_| attended);
-        if let Some(Err(error)) = attended.map(Self::watch) {
+        if let Some(Err(error)) = this.map(Self::watch) {
             crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
         }
-        if let Some(Err(error)) = attended.map(Self::tidy) {
+        if let Some(Err(error)) = this.map(Self::tidy) {
             crate::logged!(debug, %error, "old ledgers are not removed");
         }
         Ok(this)
@@ -166,7 +155,7 @@ impl Ledger {
     fn tidy(&'static self) -> io::Result<()> {
         let directory = self.lock().file.path.parent().map(Path::to_owned);
         let thread = thread::Builder::new().name("mcp-lifecycle-tidy".to_owned());
-        thread.spawn(move || reap::tidy(directory, &self.visibility))?;
+        thread.spawn(move || reap::tidy(directory))?;
         Ok(())
     }
 
@@ -191,13 +180,11 @@ impl Ledger {
 
     fn create() -> io::Result<Self> {
         let host = identity::this_host()?;
-        let visibility = Visibility::look()?;
-        let title = title(host, visibility.namespace, cgroup::parent())?;
+        let title = title(host, sys::own_namespace()?, cgroup::parent())?;
         let (file, _) = publish(host, None, &title, &[])?;
         Ok(Self {
             host,
             title,
-            visibility,
             book: Mutex::new(Book {
                 file,
                 replaced: Vec::new(),

@@ -49,7 +49,7 @@ pub use group::end_group;
 pub use hunt::strike;
 use inventory::command_line;
 pub use inventory::inventory;
-pub use ledger::{Entry, UNRECORDED, register, register_alone, register_uncontained};
+pub use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub use predecessor::await_predecessors;
 pub use processes::{is_guardian, mark_of};
 pub use reap::reap;

@@ -28,7 +28,20 @@ pub struct WrapperLedger {
 
 impl WrapperLedger {
     /// Records that this server is about to start, in a cgroup of its own below this one, if any.
+    /// `None` where no ledger can be kept; fails if no descriptor or memory is available, or it must
+    /// be `exclusive`.
     pub fn begin(
+        server: &Cookie,
+        cgroups: Option<&Path>,
+        exclusive: Option<Exclusive>,
+    ) -> io::Result<Option<Self>> {
+        match Self::create(server, cgroups, exclusive) {
+            Err(error) if sys::is_shortage(&error) || exclusive.is_some() => Err(error),
+            ledger => Ok(ledger.ok()),
+        }
+    }
+
+    fn create(
         server: &Cookie,
         cgroups: Option<&Path>,
         exclusive: Option<Exclusive>,

@@ -28,7 +28,7 @@ use crate::plan::Plan;
 use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
 use crate::program::text::Line;
-use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
+use crate::program::{self, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
 
 #[derive(Clone, Copy)]
@@ -284,7 +284,7 @@ impl Start<'_> {
                 }));
             }
         };
-        let pid = match first_outcome(&guardian) {
+        let pid = match outcome(&guardian, Duration::MAX) {
             Outcome::Started(pid) => pid,
             Outcome::Failed(stage, errno) => {
                 guardian.wait_exit(UNDO_LIMIT);
@@ -338,7 +338,9 @@ impl Start<'_> {
         let kind = LaunchErrorKind::backend("its shim could not be executed", error);
         // There is no grace: the server has nothing to save yet.
         let _ = guardian.kill();
-        if guardian.wait_exit(UNDO_LIMIT) && matches!(outcome(&guardian), Some(Outcome::Gone)) {
+        if guardian.wait_exit(UNDO_LIMIT)
+            && matches!(outcome(&guardian, Duration::ZERO), Outcome::Gone)
+        {
             return Err(kind.into());
         }
         leave(ledger, leaf);
@@ -365,20 +367,15 @@ impl Start<'_> {
     /// Writes the ledger, before anything is started. Without one, the server is not found when
     /// shim and guardian are killed together.
     fn ledger(&self) -> Result<Option<orphans::WrapperLedger>, WrapError> {
-        let Some(identity) = self.server.identity else {
-            return Ok(None);
-        };
+        let parent = self.parent.as_ref().ok().copied();
         let exclusive = self.wrapper.exclusive.map(|(key, _)| orphans::Exclusive {
             key,
             user: getppid().as_raw().unsigned_abs(),
         });
-        let cgroups = self.parent.as_ref().ok().copied();
-        match orphans::WrapperLedger::begin(identity, cgroups, exclusive) {
-            Err(error) if sys::is_shortage(&error) || exclusive.is_some() => {
-                Err(short_of(error, orphans::UNRECORDED).into())
-            }
-            ledger => Ok(ledger.ok()),
-        }
+        let begin = |identity| orphans::WrapperLedger::begin(identity, parent, exclusive);
+        let ledger = self.server.identity.map(begin).transpose();
+        let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
+        Ok(ledger.flatten())
     }
 
     /// Opens the ring of ended servers, at this server's record. A failure is ignored.
@@ -454,17 +451,4 @@ fn ended_early(how: String) -> LaunchErrorKind {
         "the guardian ended before it said that the server runs",
         how,
     )
-}
-
-fn first_outcome(guardian: &GuardianHandle) -> Outcome {
-    /// The longest single wait; then it is repeated.
-    const PATIENCE: Duration = Duration::from_secs(3600);
-    loop {
-        if let Some(outcome) = outcome(guardian) {
-            return outcome;
-        }
-        if sys::ends_within(guardian.control(), PATIENCE).is_err() {
-            return Outcome::Unknown;
-        }
-    }
 }

@@ -37,9 +37,10 @@ impl Held {
         let identity = new_identity()?;
         let command = wrapper.command(identity.as_ref())?;
         if let Some(identity) = &identity {
-            // What has left the group is found by its mark.
-            orphans::register_alone(identity)
+            // What has left the group is found by its mark. The file stays with this process.
+            let ledger = orphans::WrapperLedger::begin(identity, None, None)
                 .map_err(|error| short_of(error, orphans::UNRECORDED))?;
+            ledger.map(orphans::WrapperLedger::leave);
         }
         let log = wrapper.open_log().map_err(no_log)?;
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
