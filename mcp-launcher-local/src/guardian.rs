@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Containment, ExitStatus, Gone, LaunchErrorKind, LaunchedServer, ProcessTerminator, Remnant,
-    ServerIdentity, StepError, TerminationSemantics,
+    ExitStatus, Gone, LaunchErrorKind, LaunchedServer, ProcessTerminator, Remnant, ServerIdentity,
+    StepError, TerminationSemantics,
 };
 use mcp_tree::Guarded;
 pub(crate) use mcp_tree::plan::Plan;
@@ -16,41 +16,18 @@ use crate::blocking::blocking;
 use crate::command::Command;
 use crate::{pipes, sys};
 
-pub(crate) struct Spawned {
-    launched: LaunchedServer,
-    tree: Arc<Guarded>,
-    command: Command,
-}
+/// A tree whose program does not run yet, and its command.
+pub(crate) type Starting = (Arc<Guarded>, Command);
 
 /// Starts a guardian, which starts `command`.
 pub(crate) fn spawn(
     command: Command,
     plan: Plan,
-    containment: Containment,
-) -> Result<Spawned, LaunchErrorKind> {
+) -> Result<(LaunchedServer, Starting), LaunchErrorKind> {
     let (ours, theirs) = pipes::open()?;
-    let streams = [&theirs.stdin, &theirs.stdout, &theirs.stderr];
-    let tree = Guarded::launch(&command, streams.map(|it| it.as_fd()), plan, containment)?;
-    let launched = LaunchedServer::new(
-        ours.stdin,
-        ours.stdout,
-        Some(Box::new(ours.stderr)),
-        Arc::new(GuardedServer(Arc::clone(&tree))),
-    );
-    Ok(Spawned {
-        launched,
-        tree,
-        command,
-    })
-}
-
-impl Spawned {
-    /// Waits until the server's program runs, or has ended. Kills everything if dropped before
-    /// that.
-    pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
-        self.tree.started(&self.command).await?;
-        Ok(self.launched)
-    }
+    let tree = Guarded::launch(&command, theirs.each_ref().map(|it| it.as_fd()), plan)?;
+    let server = Arc::new(GuardedServer(Arc::clone(&tree)));
+    Ok((ours.launched(server), (tree, command)))
 }
 
 #[derive(Debug)]

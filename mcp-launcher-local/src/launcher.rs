@@ -70,8 +70,7 @@ impl LocalLauncher {
         let isolation = self.isolation;
         let found = blocking(move || {
             let not_here = |error: io::Error| unknown().fallback(error.to_string());
-            sys::own_servers()
-                .map_or_else(not_here, |()| Plan::choose(isolation).containment().clone())
+            sys::own_servers().map_or_else(not_here, |()| Plan::choose(isolation).containment())
         });
         let found = found.await;
         found.unwrap_or_else(|why| unknown().fallback(ErrorChain(&why).to_string()))
@@ -143,7 +142,7 @@ impl ServerLauncher for LocalLauncher {
     /// [`probe`](LocalLauncher::probe), the mechanism is "not known yet", which promises nothing.
     fn semantics(&self) -> TerminationSemantics {
         let plan = Plan::known(self.isolation);
-        let containment = plan.map_or_else(unknown, |plan| plan.containment().clone());
+        let containment = plan.map_or_else(unknown, |plan| plan.containment());
         TerminationSemantics::new(containment)
             .stdin_eof()
             .polite_signal()
@@ -176,7 +175,7 @@ impl ServerLauncher for LocalLauncher {
                 let recorder = resolve(OsStr::new("mcp-contain"), &command.env, recorder).ok();
                 mcp_tree::direct::replace(&mut command, DIRECT_AGE, recorder.as_deref());
             }
-            plan.with_posthumous_grace(grace).spawn(command)
+            plan.spawn(command, grace)
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
         spawned.started().await.map_err(fail)

@@ -60,8 +60,6 @@ mod launcher;
 mod level;
 #[cfg(unix)]
 mod pipes;
-#[cfg_attr(target_os = "linux", path = "plan/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "plan/other.rs")]
 mod plan;
 #[cfg(unix)]
 mod sys;

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use mcp_lifecycle_core::launch::LaunchErrorKind;
+use mcp_lifecycle_core::launch::{LaunchErrorKind, LaunchedServer, ProcessTerminator};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
@@ -15,31 +16,26 @@ use crate::sys;
 
 #[derive(Debug)]
 pub(crate) struct Ours {
-    pub(crate) stdin: pipe::Sender,
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
+    stdin: pipe::Sender,
+    stdout: Output,
+    stderr: Output,
 }
 
-#[derive(Debug)]
-pub(crate) struct Theirs {
-    pub(crate) stdin: OwnedFd,
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
+impl Ours {
+    pub(crate) fn launched(self, server: Arc<dyn ProcessTerminator>) -> LaunchedServer {
+        LaunchedServer::new(self.stdin, self.stdout, Some(Box::new(self.stderr)), server)
+    }
 }
 
-/// Opens the three streams of a server, registered with the current runtime: one that is being shut
+/// Opens the three streams of a server, and returns the host's ends and the server's. Registered with the current runtime: one that is being shut
 /// down, or has no I/O, is an error while there is nothing to undo.
-pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
+pub(crate) fn open() -> Result<(Ours, [OwnedFd; 3]), LaunchErrorKind> {
     let failed = |error| short_of(error, "the server's streams could not be opened");
     let pair = || io::pipe().map_err(failed);
     let (their_stdin, stdin) = pair()?;
     let (stdout, their_stdout) = pair()?;
     let (stderr, their_stderr) = pair()?;
-    let theirs = Theirs {
-        stdin: their_stdin.into(),
-        stdout: their_stdout.into(),
-        stderr: their_stderr.into(),
-    };
+    let theirs = [their_stdin.into(), their_stdout.into(), their_stderr.into()];
     let adopt = || {
         Ok(Ours {
             stdin: pipe::Sender::from_owned_fd(stdin.into())?,

@@ -27,6 +27,8 @@ pub struct Plan {
     pub pid_namespace: bool,
     /// The time that a server has to end by itself once the host is gone.
     pub grace: Duration,
+    /// Why it is not the plan that was asked for.
+    pub fallback: Option<String>,
 }
 
 impl Plan {
@@ -36,20 +38,8 @@ impl Plan {
             cgroups: found.cgroups.clone(),
             pid_namespace: false,
             grace: Duration::ZERO,
+            fallback: None,
         })
-    }
-
-    pub fn namespace(found: &Found) -> Result<Self, Why> {
-        let guardian = Self::guardian(found)?;
-        found.namespaces.clone()?;
-        Ok(Self {
-            pid_namespace: true,
-            ..guardian
-        })
-    }
-
-    pub fn with_grace(self, grace: Duration) -> Self {
-        Self { grace, ..self }
     }
 
     /// Returns the promise of this plan. In a namespace a cgroup would add nothing, so its absence
@@ -69,6 +59,7 @@ impl Plan {
             .atomic_placement();
         let without_cgroup = self.cgroups.as_ref().err();
         let reasons = [
+            self.fallback.clone(),
             without_cgroup.map(|why| format!("no cgroup for each server: {why}")),
             identity::refusal().map(|why| {
                 format!("no mark and no ledger, so `reap_orphans` finds none of its servers: {why}")

@@ -27,16 +27,16 @@ pub(crate) fn spawn(
     sys::can_lead()
         .and_then(|()| server::start())
         .map_err(|error| short_of(error, "this system does not let a process be watched"))?;
-    let (ours, theirs) = pipes::open()?;
+    let (ours, [stdin, stdout, stderr]) = pipes::open()?;
     let mut process = std::process::Command::new(&command.program);
     process
         .arg0(&command.arg0)
         .args(&command.args)
         .env_clear()
         .envs(&command.env)
-        .stdin(theirs.stdin)
-        .stdout(theirs.stdout)
-        .stderr(theirs.stderr)
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr)
         .process_group(0);
     if let Some(dir) = &command.cwd {
         process.current_dir(dir);
@@ -45,73 +45,43 @@ pub(crate) fn spawn(
         orphans::register_uncontained(server)
             .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     }
-    let mut child = EndUnlessOwned {
-        child: Some(process.spawn().map_err(|error| command.explain(error))?),
-        identity: command.identity.clone(),
-    };
+    let child = process.spawn().map_err(|error| command.explain(error))?;
     drop(process);
-    let server = child.take_over(containment).map_err(|error| {
-        let what = match child.end() {
-            true => "the new process could not be watched; its process group was ended again",
-            false => "the new process could not be watched; what it had started may live",
-        };
-        undone(error, what)
-    })?;
-    Ok(LaunchedServer::new(
-        ours.stdin,
-        ours.stdout,
-        Some(Box::new(ours.stderr)),
-        Arc::new(server),
-    ))
+    // std's handle would reap by number; from here on the leader reaps.
+    let server = match take_over(&child, command.identity.clone(), containment) {
+        Ok(server) => server,
+        Err(error) => {
+            let what = match end(child, command.identity.as_ref()) {
+                true => "the new process could not be watched; its process group was ended again",
+                false => "the new process could not be watched; what it had started may live",
+            };
+            return Err(undone(error, what));
+        }
+    };
+    Ok(ours.launched(Arc::new(server)))
 }
 
 const UNDO_LIMIT: Duration = Duration::from_secs(1);
 
-/// A child that is ended on drop, unless a terminator takes it.
-struct EndUnlessOwned {
-    child: Option<Child>,
+fn take_over(
+    child: &Child,
     identity: Option<Cookie>,
+    containment: Containment,
+) -> io::Result<GroupServer> {
+    let pid = Pid::new(child.id().into());
+    let pid = pid.ok_or_else(|| io::Error::other("an impossible process id"))?;
+    GroupServer::watch(Leader::new(pid)?, identity, containment)
 }
 
-impl EndUnlessOwned {
-    fn take_over(&mut self, containment: Containment) -> io::Result<GroupServer> {
-        let pid = self
-            .pid()
-            .ok_or_else(|| io::Error::other("an impossible process id"))?;
-        let leader = Leader::new(pid)?;
-        let server = GroupServer::watch(leader, self.identity.clone(), containment)?;
-        // std's handle would reap by number; from here on the leader reaps.
-        self.child = None;
-        Ok(server)
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        self.child
-            .as_ref()
-            .and_then(|child| Pid::new(child.id().into()))
-    }
-}
-
-impl EndUnlessOwned {
-    /// Ends the child and its group, and returns whether it did. Blocks for at most [`UNDO_LIMIT`].
-    fn end(&mut self) -> bool {
-        let pid = self.pid();
-        let (Some(pid), Some(child)) = (pid, self.child.take()) else {
-            return true;
-        };
-        // Where another part of the host reaps, the number may be free by now.
-        let server = self.identity.as_ref();
-        let killed = sys::kill_group_of_child(pid)
-            || server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));
-        reap(child, UNDO_LIMIT);
-        killed
-    }
-}
-
-impl Drop for EndUnlessOwned {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// Ends a child and its group, and returns whether it did. Blocks for at most [`UNDO_LIMIT`].
+fn end(child: Child, server: Option<&Cookie>) -> bool {
+    // Where another part of the host reaps, the number may be free by now.
+    let killed = Pid::new(child.id().into()).is_none_or(|pid| {
+        sys::kill_group_of_child(pid)
+            || server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT))
+    });
+    reap(child, UNDO_LIMIT);
+    killed
 }
 
 /// Reaps a killed child: here, or on a thread if the kernel takes longer than `limit`.

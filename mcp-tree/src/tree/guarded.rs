@@ -14,7 +14,6 @@ use crate::conclusion::{Conclusion, Event, decide};
 use crate::ending::{Ending, State};
 use crate::identity::Cookie;
 use crate::orphans::Entry;
-use crate::plan::Plan;
 use crate::probe::Why;
 use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
@@ -49,21 +48,12 @@ pub struct Guarded {
 pub(crate) type Reap = Box<dyn FnOnce() -> io::Result<Option<ExitStatus>> + Send>;
 
 impl Guarded {
-    pub(super) fn new(
-        guardian: GuardianHandle,
-        place: Place,
-        containment: Containment,
-    ) -> Arc<Self> {
+    pub(super) fn new(guardian: GuardianHandle, place: Place) -> Arc<Self> {
         sys::reserve::keep();
-        let pid_namespace = place.plan.pid_namespace;
-        let containment = match &place.leaf {
-            Err(why) if place.plan.cgroups.is_ok() => Plan {
-                cgroups: Err(Why::from(why.as_str())),
-                ..place.plan
-            }
-            .containment(),
-            _ => containment,
-        };
+        let mut plan = place.plan;
+        if let (Err(why), Ok(_)) = (&place.leaf, &plan.cgroups) {
+            plan.cgroups = Err(Why::from(why.as_str()));
+        }
         Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
@@ -71,11 +61,11 @@ impl Guarded {
             started: OnceLock::new(),
             ending: Ending::new(),
             leaf: place.leaf,
-            pid_namespace,
+            pid_namespace: plan.pid_namespace,
             conclusion: Mutex::new(Conclusion::guarded(place.identity.is_some())),
             identity: place.identity,
             entry: Mutex::new(place.entry),
-            containment,
+            containment: plan.containment(),
             guardian_end: OnceLock::new(),
             reap: Mutex::new(None),
             program: OnceLock::new(),
@@ -206,9 +196,8 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    use mcp_lifecycle_core::launch::Reach;
-
     use super::*;
+    use crate::plan::Plan;
     use crate::program::protocol::{MESSAGE_MAX, Report};
     use crate::program::{self, Received, SpawnRequest};
 
@@ -228,7 +217,6 @@ mod tests {
         let Received::Report(Report::Started { pid }) = started else {
             panic!("{started:?}");
         };
-        let containment = Containment::new("guardian", Reach::Tree);
         let place = Place {
             since: 0,
             identity: None,
@@ -238,9 +226,10 @@ mod tests {
                 cgroups: Err("none".into()),
                 pid_namespace: false,
                 grace: Duration::ZERO,
+                fallback: None,
             },
         };
-        (Guarded::new(guardian, place, containment), pid)
+        (Guarded::new(guardian, place), pid)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::process::Command as StdCommand;
 use std::sync::{Arc, PoisonError};
 
-use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind};
 
 use super::guarded::{Guarded, Reap};
 use super::{Options, Tree, strays};
@@ -83,7 +83,6 @@ impl Guarded {
         command: &Command,
         streams: [BorrowedFd<'_>; 3],
         plan: Plan,
-        containment: Containment,
     ) -> Result<Arc<Self>, LaunchErrorKind> {
         let place = Place::prepare(command.identity.clone(), plan)?;
         let leaf = place.leaf.as_ref().ok();
@@ -96,7 +95,7 @@ impl Guarded {
                 return Err(failed);
             }
         };
-        let guarded = Self::new(guardian, place, containment);
+        let guarded = Self::new(guardian, place);
         if let Err(error) = guarded.watch() {
             let guardian = guarded.guardian.pid();
             let what = match guarded.end_and_wait(UNDO_LIMIT) {
@@ -222,8 +221,7 @@ impl Attaching {
                 return Err(error);
             }
         };
-        let containment = place.plan.containment();
-        let tree = Tree::of(Guarded::new(guardian, place, containment));
+        let tree = Tree::of(Guarded::new(guardian, place));
         let guarded = &tree.guarded;
         *guarded.reap.lock().unwrap_or_else(PoisonError::into_inner) = Some(reap);
         let _ = guarded.program.set(name);

@@ -400,6 +400,7 @@ impl Start<'_> {
             cgroups: no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into())),
             pid_namespace: self.wrapper.require == Require::PidNamespace,
             grace: self.wrapper.grace,
+            fallback: None,
         };
         let containment = plan.containment();
         let id = self.server.identity.map(|it| it.serial());
