@@ -42,13 +42,27 @@ impl Command {
                 .metadata()
                 .map_err(|e| working_directory(dir, e))?;
         }
-        let mut env = spec.env().resolve(std::env::vars_os());
-        let identity = new_identity()?;
-        // The host may itself be a server; its mark must not be inherited.
+        let base = cwd.as_ref().or(host_dir.as_ref().ok());
+        Self::new(
+            (arg0, spec.args().to_vec()),
+            spec.env().resolve(std::env::vars_os()),
+            new_identity()?,
+            base.map_or(Path::new("."), PathBuf::as_path),
+            cwd.clone(),
+        )
+    }
+
+    /// Looks up a program from `base`, and marks its environment with this identity alone: the host
+    /// may itself be a server, and its mark must not be inherited.
+    pub(crate) fn new(
+        (arg0, args): (&OsStr, Vec<OsString>),
+        mut env: BTreeMap<OsString, OsString>,
+        identity: Option<Cookie>,
+        base: &Path,
+        cwd: Option<PathBuf>,
+    ) -> Result<Self, LaunchErrorKind> {
         env.remove(OsStr::new(identity::VARIABLE));
         env.remove(OsStr::new(identity::KEEP));
-        let base = cwd.as_ref().or(host_dir.as_ref().ok());
-        let base = base.map_or(Path::new("."), PathBuf::as_path);
         let program = resolve(arg0, &env, base)?;
         if let Some(identity) = &identity {
             env.insert(identity::VARIABLE.into(), identity.to_string().into());
@@ -56,7 +70,7 @@ impl Command {
         Ok(Self {
             program,
             arg0: arg0.to_owned(),
-            args: spec.args().to_vec(),
+            args,
             env,
             identity,
             cwd,

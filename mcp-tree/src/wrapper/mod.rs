@@ -8,7 +8,7 @@ mod staying;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
 #[cfg(unix)]
@@ -25,8 +25,7 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::command::Command;
 use crate::direct::{self, Start};
-use crate::identity::{self, Cookie};
-use crate::resolve::resolve;
+use crate::identity::Cookie;
 
 /// A server that is to be started with this process's own standard streams.
 ///
@@ -226,20 +225,11 @@ impl Wrapper {
         // A directory that was removed has no name; then relative paths are not found.
         let directory = env::current_dir();
         let directory = directory.as_deref().unwrap_or(Path::new("."));
-        let program = resolve(&self.program, &env, directory)?;
-        let mut command = Command {
-            program,
-            arg0: self.arg0.as_ref().unwrap_or(&self.program).clone(),
-            args: self.args.clone(),
-            env,
-            identity: identity.filter(|_| self.mark).cloned(),
-            cwd: None,
-        };
-        command.env.remove(OsStr::new(identity::VARIABLE));
-        command.env.remove(OsStr::new(identity::KEEP));
-        if let Some(mark) = &command.identity {
-            let mark = mark.to_string().into();
-            command.env.insert(identity::VARIABLE.into(), mark);
+        let identity = identity.filter(|_| self.mark).cloned();
+        let words = (self.program.as_os_str(), self.args.clone());
+        let mut command = Command::new(words, env, identity, directory, None)?;
+        if let Some(arg0) = &self.arg0 {
+            command.arg0.clone_from(arg0);
         }
         Ok(command)
     }
