@@ -8,7 +8,7 @@ use super::directory;
 use super::foreign_ledgers::{self, Ledgers};
 use super::format::{Contents, Record};
 use super::known::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
-use super::members::{HIDDEN, inside, is_of};
+use super::members::theirs;
 use super::processes;
 use super::visibility::Visibility;
 use crate::answers;
@@ -59,41 +59,18 @@ pub fn inventory() -> io::Result<Inventory> {
         let known = servers.entry(cookie.token());
         let server = known
             .or_insert_with(|| unrecorded(cookie.clone(), state.unwrap_or(HostState::Unknown)));
-        match process.is_guardian {
-            false => server.processes.extend(see(process.pid)),
-            // The shim, which is the same program.
-            true if process.pid == server.host.pid => {}
-            true => server.guardian = Some(process.pid),
+        // The shim is the same program.
+        if process.is_guardian && process.pid != server.host.pid {
+            server.guardian = Some(process.pid);
         }
     }
     for server in servers.values_mut() {
-        // Without a mark and a guardian above: found by the recorded process above.
-        let silent = scene.processes.values().filter(|it| {
-            !it.is_guardian && scene.server_of(it).is_none() && is_of(server, it, &scene)
-        });
-        let silent: Vec<_> = silent.filter_map(|it| see(it.pid)).collect();
-        server.processes.extend(silent);
-        let unknown = |why: String| {
-            let record = Remnant::record(
-                server.id.clone(),
-                format!("server of host {}", server.host.pid),
-            );
-            UnknownRemnant::new(record, why)
-        };
-        let inside = inside(server).unwrap_or_else(|error| {
-            let why = format!("its cgroup cannot be looked into: {error}");
-            inventory.unknown.push(unknown(why));
-            Vec::new()
-        });
-        if let Some(why) = &server.unfound {
-            inventory.unknown.push(unknown(why.clone()));
-        } else if inside.contains(&0) {
-            inventory.unknown.push(unknown(HIDDEN.to_owned()));
-        }
-        for pid in inside.into_iter().filter(|pid| *pid > 0) {
-            if server.guardian != Some(pid) && !server.processes.iter().any(|it| it.pid == pid) {
-                server.processes.extend(see(pid));
-            }
+        let (found, reasons) = theirs(server, &scene);
+        server.processes = found.into_keys().filter_map(see).collect();
+        for why in reasons.into_iter().chain(server.unfound.clone()) {
+            let host = format!("server of host {}", server.host.pid);
+            let record = Remnant::record(server.id.clone(), host);
+            inventory.unknown.push(UnknownRemnant::new(record, why));
         }
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);

@@ -20,7 +20,7 @@ pub(super) const HIDDEN: &str =
 
 /// Returns the pids of the members of its cgroup; none if the cgroup is gone. A member that is not
 /// visible here is listed as 0.
-pub(super) fn inside(server: &KnownServer) -> io::Result<Vec<u32>> {
+fn inside(server: &KnownServer) -> io::Result<Vec<u32>> {
     let leaf = match server.leaf.clone().map(Leaf::adopt) {
         None => return Ok(Vec::new()),
         Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -29,6 +29,28 @@ pub(super) fn inside(server: &KnownServer) -> io::Result<Vec<u32>> {
     let members = leaf.members();
     leaf.abandon();
     members
+}
+
+/// Finds the processes of a server in this snapshot and in its cgroup, without its guardian, and
+/// reasons why there may be more.
+pub(super) fn theirs(server: &KnownServer, scene: &Scene) -> (BTreeMap<u32, Process>, Vec<String>) {
+    let all = scene.processes.values().filter(|it| !it.is_guardian);
+    let theirs = all.filter(|it| is_of(server, it, scene));
+    let mut found: BTreeMap<_, _> = theirs.map(|it| (it.pid, it.clone())).collect();
+    let mut reasons = Vec::new();
+    match inside(server) {
+        Ok(inside) => {
+            for pid in inside {
+                if pid == 0 {
+                    reasons.push(HIDDEN.to_owned());
+                } else if !found.contains_key(&pid) && !processes::is_guardian(pid) {
+                    found.extend(processes::read(pid).map(|it| (pid, it)));
+                }
+            }
+        }
+        Err(error) => reasons.push(format!("its cgroup cannot be looked into: {error}")),
+    }
+    (found, reasons)
 }
 
 #[derive(Debug)]
@@ -135,42 +157,25 @@ impl Judge for Roster<'_> {
     /// process, or are in its cgroup. Waits for processes in `execve` only while none is known that
     /// can be ended.
     fn look(&mut self, _signalled: &Signalled, end: Instant) -> Look {
-        let mut unsettled = None;
-        let mut note = |why: String| {
-            unsettled.get_or_insert(why);
-        };
-        let mut found = BTreeMap::new();
-        match processes::look(&[]) {
-            Ok(mut scene) => {
-                let mut all = scene.processes.values();
-                let has_some = all.any(|it| !it.is_guardian && is_of(self.server, it, &scene));
-                let end = if has_some { Instant::now() } else { end };
-                if let Some(why) = self.doubt(&mut scene, end) {
-                    note(why);
-                }
-                let all = scene.processes.values().filter(|it| !it.is_guardian);
-                let theirs = all.filter(|it| is_of(self.server, it, &scene));
-                found.extend(theirs.map(|it| (it.pid, it.clone())));
-            }
-            Err(error) => note(error.to_string()),
+        let mut reasons = Vec::new();
+        let mut scene = processes::look(&[]).unwrap_or_else(|error| {
+            reasons.push(error.to_string());
+            Scene::default()
+        });
+        let mut all = scene.processes.values();
+        let has_some = all.any(|it| !it.is_guardian && is_of(self.server, it, &scene));
+        let end = if has_some { Instant::now() } else { end };
+        if reasons.is_empty() {
+            reasons.extend(self.doubt(&mut scene, end));
         }
-        match inside(self.server) {
-            Ok(inside) => {
-                for pid in inside {
-                    if pid == 0 {
-                        note(HIDDEN.to_owned());
-                    } else if !found.contains_key(&pid) && !processes::is_guardian(pid) {
-                        found.extend(processes::read(pid).map(|it| (pid, it)));
-                    }
-                }
-            }
-            Err(error) => note(error.to_string()),
+        let (found, more) = theirs(self.server, &scene);
+        reasons.extend(more);
+        let unread = found.values().find(|it| it.start_time == 0);
+        reasons.extend(unread.map(|it| format!("process {} cannot be examined", it.pid)));
+        Look {
+            found: found.into_values().collect(),
+            unsettled: reasons.into_iter().next(),
         }
-        for process in found.values().filter(|it| it.start_time == 0) {
-            note(format!("process {} cannot be examined", process.pid));
-        }
-        let found = found.into_values().collect();
-        Look { found, unsettled }
     }
 
     fn is_still(&self, process: &Process) -> io::Result<bool> {
@@ -184,7 +189,7 @@ pub(super) fn is_unchanged(process: &Process) -> bool {
 }
 
 /// Returns whether it is the server's, by its mark or else by its ancestors.
-pub(super) fn is_of(server: &KnownServer, process: &Process, scene: &Scene) -> bool {
+fn is_of(server: &KnownServer, process: &Process, scene: &Scene) -> bool {
     match scene.server_of(process) {
         Some(mark) => *mark == server.cookie,
         None => scene.line(process.pid).any(|above| {
