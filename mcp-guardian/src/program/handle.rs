@@ -29,7 +29,7 @@ use crate::sys::{Child, continue_held, deadline, ends_within, kill_held, uninter
 pub struct GuardianHandle {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    control: OwnedFd,
+    control: Arc<OwnedFd>,
     reaped: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl GuardianHandle {
         Self {
             pid,
             pidfd: Arc::new(pidfd),
-            control,
+            control: Arc::new(control),
             reaped: AtomicBool::new(false),
         }
     }
@@ -69,6 +69,11 @@ impl GuardianHandle {
     #[must_use]
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
+    }
+
+    /// Returns the socket and the pidfd, to be waited for.
+    pub fn descriptors(&self) -> [Arc<OwnedFd>; 2] {
+        [&self.control, &self.pidfd].map(Arc::clone)
     }
 
     /// Sends a request, without waiting; [`io::ErrorKind::BrokenPipe`] if the guardian has exited.

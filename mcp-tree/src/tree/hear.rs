@@ -1,7 +1,6 @@
 //! Receives a guardian's reports and reaps it, on the watcher's thread.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus as WaitStatus;
 use std::sync::{Arc, PoisonError};
@@ -28,30 +27,13 @@ struct Heard {
     failed: Option<(Stage, i32)>,
 }
 
-struct Socket(Arc<Guarded>);
-
-struct Process(Arc<Guarded>);
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.guardian.control()
-    }
-}
-
-impl AsFd for Process {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.guardian.pidfd()
-    }
-}
-
 impl Guarded {
     /// Watches for the guardian's reports and its end. After an error, nothing is watched.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
-        let (socket, process) = (Arc::clone(self), Arc::clone(self));
-        let exit = sys::watch::readable(Arc::new(Process(Arc::clone(self))), move || {
-            process.guardian_exited()
-        })?;
-        let heard = sys::watch::readable(Arc::new(Socket(Arc::clone(self))), move || socket.hear());
+        let [socket, process] = self.guardian.descriptors();
+        let (hears, ends) = (Arc::clone(self), Arc::clone(self));
+        let exit = sys::watch::readable(process, move || ends.guardian_exited())?;
+        let heard = sys::watch::readable(socket, move || hears.hear());
         heard.map(drop).inspect_err(|_| exit.forget())
     }
 
