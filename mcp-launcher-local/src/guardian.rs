@@ -16,7 +16,7 @@ use crate::blocking::blocking;
 use crate::command::Command;
 use crate::{pipes, sys};
 
-/// A tree whose program does not run yet, and its command.
+/// A tree that has just been started, and its command.
 pub(crate) type Starting = (Arc<Guarded>, Command);
 
 /// Starts a guardian, which starts `command`.

@@ -11,12 +11,8 @@ use crate::patience::Patience;
 use crate::program;
 use crate::sys::{self, ProcessState, Seen};
 
-/// The server to look for.
-#[derive(Debug)]
-pub struct Wanted<'a> {
-    pub identity: &'a Cookie,
-    pub since: u64,
-}
+/// A server to look for, and the time before its start.
+type Wanted<'a> = (&'a Cookie, u64);
 
 /// The number of equal looks in a row: where a pid is reused, one look can miss a process.
 const EQUAL_LOOKS: u32 = 2;
@@ -44,19 +40,19 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Option<String>>>
         let mut answers = BTreeMap::new();
         let mut names = Vec::new();
         let mut restless = Vec::new();
-        for server in wanted {
+        for (server, since) in wanted {
             let mut left = Vec::new();
-            for process in scene.adopted_since(server.since) {
+            for process in scene.adopted_since(*since) {
                 let answer = match answers.get(&process.pid) {
                     Some(answer) => answer,
                     None => {
-                        let asked = ask(process, server.identity.host(), &adopters)?;
+                        let asked = ask(process, server.host(), &adopters)?;
                         answers.entry(process.pid).or_insert(asked)
                     }
                 };
                 match answer {
                     Answer::Later => restless.push(process.pid),
-                    Answer::Whose(whose) if !whose.may_be(server.identity, server.since) => {
+                    Answer::Whose(whose) if !whose.may_be(server, *since) => {
                         continue;
                     }
                     Answer::Whose(_) => {}
@@ -180,7 +176,7 @@ fn see_all(
             }
         }
         if is_whole && scene.strays().next().is_none() {
-            let since = wanted.iter().map(|server| server.since).min();
+            let since = wanted.iter().map(|(_, since)| *since).min();
             let young = scene.processes.values();
             let young = young.filter(|process| Some(process.start_time) >= since);
             let parents: BTreeSet<u32> = young.map(|process| process.parent).collect();

@@ -15,7 +15,7 @@ use mcp_lifecycle_core::launch::Remnant;
 
 use super::guarded::Guarded;
 use super::look;
-use crate::adoptions::{self, Wanted};
+use crate::adoptions;
 use crate::conclusion::decide::Searched;
 use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
@@ -136,7 +136,8 @@ fn serve(searches: Vec<Search>) {
                 Err(error) => search.fail(error.to_string()),
             });
         }
-        let wanted: Vec<_> = over.iter().map(Search::wanted).collect();
+        let wanted = over.iter().map(|it| (&it.identity, it.since));
+        let wanted: Vec<_> = wanted.collect();
         let adopted = match place {
             Where::Foreign => Ok(vec![None; over.len()]),
             Where::Everywhere => adoptions::look(&wanted),
@@ -150,13 +151,6 @@ fn serve(searches: Vec<Search>) {
 }
 
 impl Search {
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            identity: &self.identity,
-            since: self.since,
-        }
-    }
-
     /// Kills the processes found. Returns the search when none is left.
     fn conclude(mut self, found: &[Carrier]) -> Option<Self> {
         let mut spared = None;
