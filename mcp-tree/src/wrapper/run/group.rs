@@ -40,7 +40,9 @@ impl Held {
             // What has left the group is found by its mark. The file stays with this process.
             let ledger = orphans::WrapperLedger::begin(identity, None, None)
                 .map_err(|error| short_of(error, orphans::UNRECORDED))?;
-            ledger.map(orphans::WrapperLedger::leave);
+            if let Some(ledger) = ledger {
+                ledger.leave();
+            }
         }
         let log = wrapper.open_log().map_err(no_log)?;
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
