@@ -9,7 +9,6 @@ const AGAIN: u64 = 500_000_000;
 /// Progress of one server's end. Times are nanoseconds of any steady clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ladder {
-    /// Time between two rungs.
     grace: u64,
     /// Grace of descendants after the server's own process, before SIGTERM.
     straggler_grace: u64,
@@ -37,7 +36,6 @@ enum Rung {
     },
 }
 
-/// The step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Nothing,

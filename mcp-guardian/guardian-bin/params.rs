@@ -13,14 +13,12 @@ use crate::sys::{self, Args, Fd};
 
 pub(crate) struct Params {
     pub(crate) host: u32,
-    /// Grace of the tree once its host is gone.
     pub(crate) grace: u64,
     pub(crate) cwd: Option<&'static CStr>,
     pub(crate) program: &'static CStr,
     /// The way to a server's process that the host has forked.
     pub(crate) gate: Option<Fd>,
     pub(crate) pid_namespace: bool,
-    /// Starts no server; leaves an orphan to find its adopter.
     pub(crate) orphan: bool,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,

@@ -29,7 +29,6 @@ fn own() -> sys::Result<&'static Fd> {
     Ok(OWN.0.get_or_init(|| proc))
 }
 
-/// A path below /proc.
 pub(crate) type Path = Text<64>;
 
 pub(crate) fn open(path: &Path) -> sys::Result<Fd> {

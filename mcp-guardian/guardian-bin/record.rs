@@ -22,7 +22,6 @@ pub(crate) struct Record {
     /// The server's cgroup, and its path from itself; empty if it is not removed here.
     pub(crate) leaf: Option<Fd>,
     pub(crate) path: &'static CStr,
-    /// No host empties the cgroup.
     pub(crate) is_alone: bool,
     pub(crate) has_memory_limit: bool,
     /// Locked while the server has an owner.

@@ -9,7 +9,6 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) group: u32,
     pub(crate) session: u32,
-    /// Flags of its first thread.
     pub(crate) flags: u64,
     /// Clock ticks of processor time, without its children's.
     pub(crate) used: u64,
@@ -75,7 +74,6 @@ impl Stat {
         self.flags & PF_EXITING != 0 || matches!(self.state, b'Z' | b'X')
     }
 
-    /// Returns whether it is a kernel thread.
     pub(crate) fn is_kernel(&self) -> bool {
         const PF_KTHREAD: u64 = 0x0020_0000;
         self.flags & PF_KTHREAD != 0

@@ -61,7 +61,6 @@ pub(crate) struct Tree {
     len: usize,
     dead: usize,
     staying: Staying,
-    /// The pid of this process.
     pub(crate) me: u32,
     /// The server's own process, which never stays.
     leader: u32,

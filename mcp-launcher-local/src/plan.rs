@@ -44,7 +44,7 @@ impl Spawned {
 impl Plan {
     /// Returns the best plan at this level. The first call tries it out, for some milliseconds.
     pub(crate) fn choose(isolation: Isolation) -> Self {
-        let of = |namespace| Self::by(&guardian::probe(namespace), namespace);
+        let of = |namespace| Self::by(&guardian::probe(namespace, true), namespace);
         match isolation {
             Isolation::ProcessGroup => Self::Alone(alone::containment()),
             Isolation::Guardian => of(false),

@@ -11,7 +11,7 @@ use crate::probe::{self, Found, Why};
 /// Finds out which containment a wrapped server has on this machine, without a record. Blocks for
 /// some milliseconds.
 pub fn containment() -> Containment {
-    match Plan::guardian(&probe::look_at_machine()) {
+    match Plan::guardian(&probe::probe(false, false)) {
         Ok(plan) => plan.containment(),
         Err(why) => {
             Containment::new("nothing", Reach::Nothing).fallback(format!("no guardian: {why}"))

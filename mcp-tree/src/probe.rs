@@ -17,7 +17,6 @@ use crate::program::protocol::Stage;
 use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
-/// The reason why something is not there.
 pub type Why = Arc<str>;
 
 /// The containment that this machine allows.
@@ -66,18 +65,9 @@ pub fn known(namespaces: bool) -> Option<Found> {
 }
 
 /// Returns all answers, the one on PID namespaces only if asked for. For each that is missing,
-/// starts a guardian that ends at once and waits for it, half a millisecond.
-pub fn probe(namespaces: bool) -> Found {
-    probe_by(namespaces, true)
-}
-
-/// Probes without PID namespaces and without a record, for a caller that has no servers. A host
-/// that is killed meanwhile leaves an empty cgroup.
-pub fn look_at_machine() -> Found {
-    probe_by(false, false)
-}
-
-fn probe_by(namespaces: bool, is_recorded: bool) -> Found {
+/// starts a guardian that ends at once and waits for it, half a millisecond. Without a record, for a
+/// caller that has no servers, a host that is killed meanwhile leaves an empty cgroup.
+pub fn probe(namespaces: bool, is_recorded: bool) -> Found {
     if let Err(why) = GUARDIAN.ask(|| try_one(None, false)) {
         // It may work for the server; if not, the launch reports why.
         let guardian = GUARDIAN.known().unwrap_or(Ok(()));

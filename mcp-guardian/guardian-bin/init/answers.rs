@@ -34,7 +34,6 @@ pub(crate) fn images(
     })
 }
 
-/// Calls `tell` for each container, with its image.
 pub(crate) fn containers(
     socket: &[u8],
     path: &[u8],

@@ -16,7 +16,6 @@ pub(crate) fn kill_all(signal: Signal) {
     let _ = scalar(nr::KILL, word(-1), signal.word(), 0, 0);
 }
 
-/// Returns whether any process has this pid.
 pub(crate) fn exists(pid: Pid) -> bool {
     scalar(nr::KILL, word(pid.raw()), 0, 0, 0) != Err(Errno::ESRCH)
 }

@@ -39,7 +39,6 @@ impl<T> Once<T> {
     }
 }
 
-/// A static that is filled once.
 pub(crate) struct Filled<T>(pub(crate) OnceCell<T>);
 
 // SAFETY: as for `Once`.

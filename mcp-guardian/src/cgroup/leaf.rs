@@ -269,7 +269,6 @@ fn remove_when_empty(
 
 enum Removal {
     Done,
-    /// A process is inside.
     Busy,
 }
 

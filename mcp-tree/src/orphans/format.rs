@@ -33,7 +33,6 @@ pub(super) struct Contents {
     pub(super) host: HostId,
     /// The inode number of the host's PID namespace.
     pub(super) namespace: u64,
-    /// The cgroup above the servers' cgroups.
     pub(super) cgroups: Option<Place>,
     pub(super) servers: Vec<Record>,
     /// The number of lines that could not be read, from writes that were cut short.

@@ -57,7 +57,6 @@ pub(super) struct Trail {
 }
 
 impl Look {
-    /// Returns whether it is certain that there are none.
     pub(super) fn is_clean(&self) -> bool {
         self.found.is_empty() && self.unsettled.is_none()
     }

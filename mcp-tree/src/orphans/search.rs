@@ -146,7 +146,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether a process could not be signalled before.
     fn was_refused(&self, process: &Process) -> bool {
         let known = self.found.get(&key(process));
         known.is_some_and(|(outcome, _)| matches!(outcome, Outcome::Failed | Outcome::Unknown(_)))

@@ -8,7 +8,6 @@ use crate::identity::{Cookie, HostId};
 pub enum Mark {
     None,
     Cookie(Cookie),
-    /// It is not a valid identity.
     Unreadable,
     /// The process could be signalled, but its environment not be read, for this reason.
     Unseen(String),

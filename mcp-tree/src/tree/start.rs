@@ -180,7 +180,7 @@ pub(crate) struct Attaching(Option<(Attached, Place, String)>);
 impl Attaching {
     pub(crate) fn new(command: &mut StdCommand, options: &Options) -> io::Result<Self> {
         sys::own_servers()?;
-        let plan = Plan::guardian(&probe(false)).map_err(|why| {
+        let plan = Plan::guardian(&probe(false, true)).map_err(|why| {
             let why = format!("this machine has no guardian: {why}");
             io::Error::new(io::ErrorKind::Unsupported, why)
         })?;

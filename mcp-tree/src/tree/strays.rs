@@ -109,7 +109,6 @@ struct Search {
 enum Left<'a> {
     Nothing,
     Marked(&'a Seen),
-    /// Exiting processes, such as this one.
     Exiting(&'a Seen),
     /// Its mark is not readable yet.
     Unknown(u32),

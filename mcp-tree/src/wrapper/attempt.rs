@@ -347,7 +347,6 @@ impl Start<'_> {
         Err(self.may_live(kind).into())
     }
 
-    /// Returns the error of a start that may have left something.
     fn may_live(&self, kind: LaunchErrorKind) -> WrapError {
         let mark = self.server.command.identity.as_ref();
         let mark = mark.map_or_else(String::new, |mark| {
