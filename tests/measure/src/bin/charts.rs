@@ -62,6 +62,13 @@ fn pages() -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
         ),
     );
 
+    let set = in_order(&|s| s.harness == "set");
+    let title = "Five servers of npm and two of PyPI: with mcp-contain, against without";
+    add(
+        "set",
+        draw::rows(title, "contained divided by bare", &set, |_| 1.0),
+    );
+
     let is_distribution = |series: &Series| series.x == Series::ONE_IN;
     let latency: Vec<_> = series
         .iter()
