@@ -11,7 +11,6 @@ mod inbox;
 mod params;
 mod plain;
 mod process;
-#[cfg(feature = "websocket")]
 mod session;
 mod supervised;
 
