@@ -3,7 +3,7 @@
 //!
 //! The runner alone resolves and installs. At a first start, the [recorder](recorder::run) stands in
 //! the place of the package: it has the arguments, the directory and the environment that the runner
-//! gives to the package, writes a [`Record`] of them, and executes the package. Later starts repeat
+//! gives to the package, writes a record of them, and executes the package. Later starts repeat
 //! the record, until
 //!
 //! - it is older than the given age, or
