@@ -4,7 +4,6 @@
 //! Only a cgroup without processes of its own (or the root) can have that. The host is in its own,
 //! so the place is further up; see `docs/contain-reference.md`.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,19 +20,37 @@ pub(super) struct Level {
     pub(super) is_writable: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoRoom {
-    /// The controller is in a hierarchy of version 1.
+    #[error(
+        "this machine has the memory controller in version 1 of cgroups; start its kernel with \
+         `systemd.unified_cgroup_hierarchy=1` or `cgroup_no_v1=memory`"
+    )]
     Version1,
-    /// No cgroup has it: the kernel was built or started without.
+    #[error(
+        "no cgroup that is visible here has the memory controller (cgroup.controllers); in a container, \
+         limit the container"
+    )]
     NoController,
-    /// No cgroup above delegates it.
+    #[error(
+        "no cgroup above {0} has `memory` in its cgroup.subtree_control; start the host by \
+         `systemd-run --user --scope`, or move the processes of {0} into a cgroup below it and write \
+         `+memory` there"
+    )]
     NotGiven(PathBuf),
-    /// The cgroup that delegates it belongs to another owner.
+    #[error(
+        "{0} is not this user's; start the host by `systemd-run --user --scope`, or have it delegated \
+         (`Delegate=memory`)"
+    )]
     NotWritable(PathBuf),
-    /// The server would leave the limit of its host.
+    #[error(
+        "its host has a limit of its own ({1} bytes, {0}/memory.max), which it would leave; that one holds \
+         it without this option"
+    )]
     Limited(PathBuf, String),
-    /// The server would leave the server that has started it.
+    #[error(
+        "it is started by another contained server ({0}), which it would leave; give that one the limit"
+    )]
     Inside(PathBuf),
 }
 
@@ -60,45 +77,6 @@ pub(super) fn above(levels: &[Level], in_version_1: bool) -> Result<&Path, NoRoo
         Some(own) if has_memory => Err(NoRoom::NotGiven(own.path.clone())),
         _ if in_version_1 => Err(NoRoom::Version1),
         _ => Err(NoRoom::NoController),
-    }
-}
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version1 => f.write_str(
-                "this machine has the memory controller in version 1 of cgroups; start its kernel with \
-                 `systemd.unified_cgroup_hierarchy=1` or `cgroup_no_v1=memory`",
-            ),
-            Self::NoController => f.write_str(
-                "no cgroup that is visible here has the memory controller (cgroup.controllers); in a container, \
-                 limit the container",
-            ),
-            Self::NotGiven(own) => write!(
-                f,
-                "no cgroup above {0} has `memory` in its cgroup.subtree_control; start the host by \
-                 `systemd-run --user --scope`, or move the processes of {0} into a cgroup below it and write \
-                 `+memory` there",
-                own.display()
-            ),
-            Self::NotWritable(path) => write!(
-                f,
-                "{} is not this user's; start the host by `systemd-run --user --scope`, or have it delegated \
-                 (`Delegate=memory`)",
-                path.display()
-            ),
-            Self::Limited(path, limit) => write!(
-                f,
-                "its host has a limit of its own ({limit} bytes, {}/memory.max), which it would leave; that one holds \
-                 it without this option",
-                path.display()
-            ),
-            Self::Inside(path) => write!(
-                f,
-                "it is started by another contained server ({}), which it would leave; give that one the limit",
-                path.display()
-            ),
-        }
     }
 }
 
