@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
+use mcp_lifecycle_core::lock::Lock;
 
 /// Runs `work` on a thread that may block. It fails where the runtime has no thread for it or is
 /// being shut down, or where `work` panicked, which has then undone what it did.
@@ -13,8 +14,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, LaunchErrorKind> {
     const NO_THREAD: &str = "the runtime could not start a thread that may block";
     // Where the system gives it no thread, Tokio panics and keeps the task in its queue.
-    let work = Arc::new(Mutex::new(Some(work)));
-    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let work = Arc::new(Lock::new(Some(work)));
+    let take = |work: &Lock<Option<_>>| work.lock().take();
     let queued = Arc::clone(&work);
     let run = move || take(&queued).map(|work| work());
     let spawned = match catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(run))) {

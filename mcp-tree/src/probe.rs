@@ -6,10 +6,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ErrorChain;
+use mcp_lifecycle_core::lock::Lock;
 
 use crate::cgroup::{self, Leaf};
 use crate::launch::{Outcome, new_leaf, outcome, stage_name};
@@ -95,7 +96,7 @@ fn not_tried<T>() -> Result<T, Why> {
 struct Question<T> {
     answer: OnceLock<Result<T, Why>>,
     failures: AtomicU64,
-    last_failure: Mutex<Option<Why>>,
+    last_failure: Lock<Option<Why>>,
 }
 
 impl<T: Clone> Question<T> {
@@ -103,7 +104,7 @@ impl<T: Clone> Question<T> {
         Self {
             answer: OnceLock::new(),
             failures: AtomicU64::new(0),
-            last_failure: Mutex::new(None),
+            last_failure: Lock::new(None),
         }
     }
 
@@ -116,8 +117,7 @@ impl<T: Clone> Question<T> {
             return answer;
         }
         let failures = self.failures.load(Ordering::Acquire);
-        let lock = self.last_failure.lock();
-        let mut last_failure = lock.unwrap_or_else(PoisonError::into_inner);
+        let mut last_failure = self.last_failure.lock();
         if let Some(answer) = self.known() {
             return answer;
         }

@@ -1,7 +1,7 @@
 //! One server in its process group: the primitives that end it.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
+use mcp_lifecycle_core::lock::Lock;
 
 use super::state::State;
 use crate::blocking::blocking;
@@ -33,7 +34,7 @@ struct Group {
     leader: Leader,
     start_time: Option<u64>,
     identity: Option<Cookie>,
-    state: Mutex<State>,
+    state: Lock<State>,
     ending: Ending,
 }
 
@@ -64,7 +65,7 @@ impl GroupServer {
             start_time: sys::start_time(leader.pid()),
             leader,
             identity,
-            state: Mutex::new(State::new()),
+            state: Lock::new(State::new()),
             ending: Ending::new(),
         });
         let watched = Arc::clone(&group);
@@ -100,7 +101,7 @@ impl GroupServer {
 impl Group {
     /// Notes the exit, once.
     fn leader_exited(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.conclusion.has_begun() {
             return;
         }
@@ -141,7 +142,7 @@ impl Group {
             return self.emptied(Holder::Empty(Evidence::ProcessGroupEmpty));
         }
         self.ending.publish(exit, None);
-        if !std::mem::replace(&mut self.lock().is_queued, true) {
+        if !std::mem::replace(&mut self.state.lock().is_queued, true) {
             LISTINGS.add(Arc::clone(self));
         }
     }
@@ -149,18 +150,18 @@ impl Group {
     /// Looks again, also for a proof that was lost.
     fn look_again(self: &Arc<Self>) {
         if self.ending.look_again() {
-            self.lock().conclusion.on(Event::Again);
+            self.state.lock().conclusion.on(Event::Again);
         }
         self.look(None);
     }
 
     fn is_empty(&self) -> bool {
-        self.lock().is_reaped && self.leader.group_is_empty()
+        self.state.lock().is_reaped && self.leader.group_is_empty()
     }
 
     fn emptied(self: &Arc<Self>, holder: Holder) {
         let acts = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let swept = state.swept();
             state.conclusion.on(Event::Emptied(Emptied {
                 main: Main::Ended,
@@ -179,7 +180,7 @@ impl Group {
     /// Lists the members. After the leader's exit, concludes or waits for a member's end.
     fn list(self: &Arc<Self>) {
         let is_killed = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.is_queued = false;
             state.is_killed
         };
@@ -199,7 +200,7 @@ impl Group {
             false => Ok(members),
         });
         if let Ok(members) = &members {
-            self.lock().note(members, self.leader.pid());
+            self.state.lock().note(members, self.leader.pid());
         }
         if !self.ending.has_exited() {
             return;
@@ -216,7 +217,7 @@ impl Group {
     /// Concludes from a listing, or watches a member.
     fn conclude_by(self: &Arc<Self>, members: &[Member]) {
         let Some(first) = members.first() else {
-            self.reap(&mut self.lock());
+            self.reap(&mut self.state.lock());
             return match self.leader.group_is_anothers() {
                 true => self.fail(HIDDEN.to_owned()),
                 false => self.emptied(Holder::Empty(Evidence::ProcessGroupEmpty)),
@@ -224,7 +225,7 @@ impl Group {
         };
         // One member at a time: its exit triggers the next look, as each signal does.
         let pid = first.pid;
-        if self.lock().waits_for.replace(pid) == Some(pid) {
+        if self.state.lock().waits_for.replace(pid) == Some(pid) {
             return;
         }
         let group = self.leader.pid();
@@ -232,20 +233,21 @@ impl Group {
         let still = || Ok(sys::is_in_group(pid, group));
         let has_ended = move || {
             again
+                .state
                 .lock()
                 .waits_for
                 .take_if(|waits_for| *waits_for == pid);
             again.look_again();
         };
         if let Err(error) = sys::watch_process(pid, still, has_ended) {
-            self.lock().waits_for = None;
+            self.state.lock().waits_for = None;
             self.fail(format!("{UNWATCHED}: process {}: {error}", pid.as_u32()));
         }
     }
 
     /// Gives up the number of a group that was killed and cannot be listed, after one more SIGKILL.
     fn let_go(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_killed || state.is_reaped {
             return;
         }
@@ -276,7 +278,7 @@ impl Group {
         }
         let sent = {
             // The lock keeps the leader from being reaped before the signal.
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.is_killed |= signal == Signal::Kill;
             if state.conclusion.has_begun() || signal == Signal::Kill {
                 state.sweep(self.leader.pid());
@@ -289,11 +291,7 @@ impl Group {
 
     /// Returns whether a signal reaches this group and no other.
     fn is_known(&self) -> bool {
-        self.leader.reaches_group() || !self.lock().is_reaped
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leader.reaches_group() || !self.state.lock().is_reaped
     }
 }
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use mcp_lifecycle_core::lock::Lock;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::format::{self, Record};
@@ -21,7 +22,7 @@ use crate::sys::watch::Interest;
 struct Ledger {
     host: &'static HostId,
     title: String,
-    book: Mutex<Book>,
+    book: Lock<Book>,
     watched: OnceLock<Arc<Inotify>>,
 }
 
@@ -58,7 +59,7 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
         exclusive: None,
     };
     let line = {
-        let mut book = ledger.lock();
+        let mut book = ledger.book.lock();
         let free = book.lines.iter().position(Option::is_none);
         let line = free.unwrap_or_else(|| {
             book.lines.push(None);
@@ -83,8 +84,8 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
 
 /// Records once that this host has servers without a provable end.
 pub fn register_uncontained(server: &Cookie) -> io::Result<()> {
-    static REGISTERED: Mutex<Option<Entry>> = Mutex::new(None);
-    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    static REGISTERED: Lock<Option<Entry>> = Lock::new(None);
+    let mut registered = REGISTERED.lock();
     let Some(entry) = &*registered else {
         *registered = register(server, false)?;
         return Ok(());
@@ -121,8 +122,8 @@ impl Ledger {
     /// shortage of descriptors or memory is an error, and the next call tries again. Threads restore
     /// its name, and remove old ledgers.
     fn this() -> io::Result<Option<&'static Self>> {
-        static THIS: Mutex<Option<Option<&'static Ledger>>> = Mutex::new(None);
-        let mut known = THIS.lock().unwrap_or_else(PoisonError::into_inner);
+        static THIS: Lock<Option<Option<&'static Ledger>>> = Lock::new(None);
+        let mut known = THIS.lock();
         if let Some(this) = *known {
             return Ok(this);
         }
@@ -153,7 +154,7 @@ impl Ledger {
     /// Removes ledgers of earlier hosts of which nothing is left, once, on a thread of its own, because
     /// a process can block a look at it. Nothing depends on the result.
     fn tidy(&'static self) -> io::Result<()> {
-        let directory = self.lock().file.path.parent().map(Path::to_owned);
+        let directory = self.book.lock().file.path.parent().map(Path::to_owned);
         let thread = thread::Builder::new().name("mcp-lifecycle-tidy".to_owned());
         thread.spawn(move || reap::tidy(directory))?;
         Ok(())
@@ -163,11 +164,11 @@ impl Ledger {
     fn watch(&'static self) -> io::Result<()> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         let inotify = Arc::new(Inotify::init(flags)?);
-        watch_name(&inotify, &self.lock().file)?;
+        watch_name(&inotify, &self.book.lock().file)?;
         let events = Arc::clone(self.watched.get_or_init(|| Arc::clone(&inotify)));
         let watched = sys::watch::readable(inotify, move || {
             while events.read_events().is_ok() {}
-            let mut book = self.lock();
+            let mut book = self.book.lock();
             if !book.file.is_named()
                 && let Err(error) = self.renew(&mut book, None)
             {
@@ -185,7 +186,7 @@ impl Ledger {
         Ok(Self {
             host,
             title,
-            book: Mutex::new(Book {
+            book: Lock::new(Book {
                 file,
                 replaced: Vec::new(),
                 lines: Vec::new(),
@@ -194,13 +195,9 @@ impl Ledger {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes the line of one server. A failure is logged here.
     fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
-        let mut book = self.lock();
+        let mut book = self.book.lock();
         book.lines[line] = record;
         let result = match book.file.is_named() {
             false => self.renew(&mut book, None),

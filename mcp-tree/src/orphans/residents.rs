@@ -6,11 +6,12 @@
 //! the start time is kept: it belongs to no server that was started later.
 
 use std::mem;
-use std::sync::{Mutex, PoisonError};
+
+use mcp_lifecycle_core::lock::Lock;
 
 use crate::sys::ProcEntry;
 
-static LAST: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+static LAST: Lock<Vec<Known>> = Lock::new(Vec::new());
 
 pub(super) struct Residents {
     before: Vec<Known>,
@@ -27,7 +28,7 @@ struct Known {
 impl Residents {
     /// Takes the cache. A second search at the same time finds it empty.
     pub(super) fn of_last_search() -> Self {
-        let before = mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
+        let before = mem::take(&mut *LAST.lock());
         let now = Vec::with_capacity(before.len() + 64);
         Self { before, now }
     }
@@ -60,7 +61,7 @@ impl Drop for Residents {
             mem::swap(&mut self.now, &mut self.before);
         }
         self.now.sort_unstable();
-        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = mem::take(&mut self.now);
+        *LAST.lock() = mem::take(&mut self.now);
     }
 }
 

@@ -107,7 +107,8 @@ impl Hosts<'_> {
             || self.is_above_or_host(process.pid, scene)
             || self.is_kept(process, scene)
             || self.stays(process, scene)
-            || is_in_a_container_of_its_own(process, dead)
+            // It belongs to an engine: its host was not in that container.
+            || process.container.is_some_and(|it| it != Some(dead.namespace))
             // No process is older than its host.
             || process.start_time < dead.id.start_time();
         match (spared, process.is_guardian) {
@@ -186,13 +187,6 @@ impl Hosts<'_> {
 /// Returns whether this process without a readable mark may be that host's.
 pub(super) fn may_be_of(process: &Process, host: &HostId) -> bool {
     process.start_time == 0 || process.start_time >= host.start_time()
-}
-
-/// Returns whether it runs in a container that its host was not in: it inherited a server's
-/// environment, but belongs to the container's engine.
-fn is_in_a_container_of_its_own(process: &Process, host: &DeadHost) -> bool {
-    let namespace = process.container;
-    namespace.is_some_and(|namespace| namespace != Some(host.namespace))
 }
 
 impl Scene {

@@ -1,7 +1,7 @@
 //! Does what the [conclusion](crate::conclusion) asks for, on the watcher's thread, the search's,
 //! or a retrying caller's.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 
@@ -9,7 +9,7 @@ use super::guarded::Guarded;
 use super::{look, strays};
 use crate::cgroup::Leaf;
 use crate::conclusion::decide::{Holder, Main};
-use crate::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next, Proof};
+use crate::conclusion::{Acts, Emptied, Event, Inside, Next, Proof};
 use crate::sys::{self, Pid, ProcessState, Seen};
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
@@ -17,7 +17,7 @@ const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 impl Guarded {
     pub(super) fn advance(self: &Arc<Self>, event: Event) {
         // No lock is held while wakers, foreign code, run.
-        let Acts { exit, proof, next } = self.conclusion().on(event);
+        let Acts { exit, proof, next } = self.conclusion.lock().on(event);
         let is_proven = matches!(proof, Some(Proof::Gone(_)));
         if let (Some(program), Some(Proof::Gone(gone))) = (self.program.get(), &proof) {
             let (pid, swept, proof) = (self.main_pid(), gone.swept_count, &gone.evidence);
@@ -37,12 +37,6 @@ impl Guarded {
             Some(Next::AwaitGuardian(exit)) => self.await_guardian(exit),
             None => {}
         }
-    }
-
-    pub(super) fn conclusion(&self) -> MutexGuard<'_, Conclusion> {
-        self.conclusion
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reaps a guardian that has ended, as it mostly has: exit and proof are then published at
@@ -168,7 +162,7 @@ impl Guarded {
     }
 
     fn strike_out(&self) {
-        if let Some(entry) = self.lock_entry().take() {
+        if let Some(entry) = self.entry.lock().take() {
             entry.end();
         }
     }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::{Containment, ServerIdentity};
+use mcp_lifecycle_core::lock::Lock;
 
 use super::start::Place;
 use crate::cgroup::Leaf;
@@ -34,13 +35,13 @@ pub struct Guarded {
     pub(super) leaf: Result<Leaf, String>,
     pub(super) pid_namespace: bool,
     pub(super) identity: Option<Cookie>,
-    entry: Mutex<Option<Entry>>,
+    pub(super) entry: Lock<Option<Entry>>,
     containment: Containment,
     /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
     pub(super) guardian_end: OnceLock<String>,
-    pub(super) conclusion: Mutex<Conclusion>,
+    pub(super) conclusion: Lock<Conclusion>,
     /// Reaps the guardian by the owner of its process, where this crate has not started it.
-    pub(super) reap: Mutex<Option<Reap>>,
+    pub(super) reap: Lock<Option<Reap>>,
     /// The name of the program in the record of the end, which a launcher keeps by itself.
     pub(super) program: OnceLock<String>,
 }
@@ -62,12 +63,12 @@ impl Guarded {
             ending: Ending::new(),
             leaf: place.leaf,
             pid_namespace: plan.pid_namespace,
-            conclusion: Mutex::new(Conclusion::guarded(place.identity.is_some())),
+            conclusion: Lock::new(Conclusion::guarded(place.identity.is_some())),
             identity: place.identity,
-            entry: Mutex::new(place.entry),
+            entry: Lock::new(place.entry),
             containment: plan.containment(),
             guardian_end: OnceLock::new(),
-            reap: Mutex::new(None),
+            reap: Lock::new(None),
             program: OnceLock::new(),
         })
     }
@@ -90,7 +91,7 @@ impl Guarded {
     pub(super) fn note_start(&self, pid: u32) {
         let start_time = self.start_of_child(pid);
         let _ = self.start_time.set(start_time);
-        if let Some(entry) = &*self.lock_entry() {
+        if let Some(entry) = &*self.entry.lock() {
             entry.started(pid, start_time);
         }
         self.settle_start(Ok(pid));
@@ -178,10 +179,6 @@ impl Guarded {
             // The guardian was killed before it could report one.
             None => ServerIdentity::Other(format!("guardian {}", self.guardian.pid())),
         }
-    }
-
-    pub(super) fn lock_entry(&self) -> MutexGuard<'_, Option<Entry>> {
-        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

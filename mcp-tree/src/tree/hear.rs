@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus as WaitStatus;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
@@ -114,10 +114,10 @@ impl Guarded {
             return Interest::Done;
         }
         // Its final report may still be in the socket.
-        if !self.conclusion().has_begun() {
+        if !self.conclusion.lock().has_begun() {
             self.hear();
         }
-        if !self.conclusion().has_begun() {
+        if !self.conclusion.lock().has_begun() {
             let guardian = self.guardian.pid();
             crate::logged!(warn, guardian, "a guardian {how} without a report");
         }
@@ -126,7 +126,7 @@ impl Guarded {
     }
 
     fn reap_guardian(&self) -> String {
-        let mut reap = self.reap.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reap = self.reap.lock();
         let reaped = match reap.take() {
             Some(reap) => reap(),
             None => self.guardian.try_reap(),

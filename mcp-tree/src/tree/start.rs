@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command as StdCommand;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind};
 
@@ -223,7 +223,7 @@ impl Attaching {
         };
         let tree = Tree::of(Guarded::new(guardian, place));
         let guarded = &tree.guarded;
-        *guarded.reap.lock().unwrap_or_else(PoisonError::into_inner) = Some(reap);
+        *guarded.reap.lock() = Some(reap);
         let _ = guarded.program.set(name);
         guarded.note_start(pid);
         if let Err(error) = guarded.watch() {

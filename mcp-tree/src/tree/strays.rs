@@ -9,9 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::Remnant;
+use mcp_lifecycle_core::lock::Lock;
 
 use super::guarded::Guarded;
 use super::look;
@@ -31,7 +32,7 @@ static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 const UNREADABLE: &str = "is exiting; its environment is no longer readable";
 
 /// The searches that start once the watcher has run its callbacks.
-static ENDS: Mutex<Vec<Search>> = Mutex::new(Vec::new());
+static ENDS: Lock<Vec<Search>> = Lock::new(Vec::new());
 
 pub(super) fn start() -> io::Result<()> {
     SEARCHES.start()
@@ -59,10 +60,7 @@ pub(super) fn end(server: &Arc<Guarded>, everywhere: bool) {
         tell: Some(Box::new(move |event| told.advance(event))),
     };
     match place == Where::Foreign && watch::after_callbacks(serve_at_once) {
-        true => ENDS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(search),
+        true => ENDS.lock().push(search),
         false => SEARCHES.add(search),
     }
 }
@@ -70,7 +68,7 @@ pub(super) fn end(server: &Arc<Guarded>, everywhere: bool) {
 /// Searches on the watcher's thread: one listing nearly always shows that there is no other PID
 /// namespace.
 fn serve_at_once() {
-    let searches = mem::take(&mut *ENDS.lock().unwrap_or_else(PoisonError::into_inner));
+    let searches = mem::take(&mut *ENDS.lock());
     let (since, childless) = first_and_childless(&searches);
     let are_clear = sys::reserve::with(|| orphans::foreign_namespaces_are_clear(since, &childless));
     for mut search in searches {
@@ -221,11 +219,8 @@ impl Search {
         let Some(pid) = Pid::new(seen.pid.into()) else {
             return self.fail("a process with an impossible pid".to_owned());
         };
-        let search = Arc::new(Mutex::new(Some(self)));
-        let take = |search: &Mutex<Option<Self>>| {
-            let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
-            search.take()
-        };
+        let search = Arc::new(Lock::new(Some(self)));
+        let take = |search: &Lock<Option<Self>>| search.lock().take();
         let again = Arc::clone(&search);
         let look_again = move || {
             if let Some(search) = take(&again) {

@@ -48,10 +48,6 @@ impl Wrapper {
         self.require == Require::Cgroup || self.memory.is_some()
     }
 
-    fn takes_anything(&self) -> bool {
-        self.require <= Require::Group && self.memory.is_none() && self.report.is_none()
-    }
-
     fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
         self.companion.as_ref().map(|socket| socket.as_fd())
     }
@@ -180,7 +176,10 @@ fn exec(
         },
     })
     .map_err(|error| WrapError {
-        is_unavailable: error.is_unavailable && wrapper.takes_anything(),
+        is_unavailable: error.is_unavailable
+            && wrapper.require <= Require::Group
+            && wrapper.memory.is_none()
+            && wrapper.report.is_none(),
         ..error
     })
 }
