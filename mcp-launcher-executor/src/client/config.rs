@@ -150,10 +150,6 @@ impl ExecServerConfig {
         }
     }
 
-    pub(crate) fn is_websocket(&self) -> bool {
-        !matches!(self.target, Target::Command { .. })
-    }
-
     pub(crate) fn peer(&self) -> String {
         match &self.target {
             #[cfg(feature = "websocket")]

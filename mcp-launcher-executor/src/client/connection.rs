@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::backend::random;
 use tokio::sync::oneshot;
 
-use super::config::ExecServerConfig;
+use super::config::{ExecServerConfig, Target};
 use super::driver::{Death, Driver, Seat};
 use super::inbox::{Closed, Inbox, Sender, inbox};
 use super::process::{Command, DEPTH, Remote, Wiring};
@@ -23,7 +23,7 @@ use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
 #[derive(Clone)]
 pub(super) struct Connection {
     commands: Sender,
-    peer: Arc<Peer>,
+    pub(super) peer: Arc<Peer>,
     dead: Death,
 }
 
@@ -49,7 +49,7 @@ impl Connection {
             version: VERSION,
             window: Some(config.window as u64),
             lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
-            raw_output: config.is_websocket(),
+            raw_output: !matches!(config.target, Target::Command { .. }),
             ..Lifecycle::default()
         };
         let session = Session::new(timing(config), "mcp-lifecycle".to_owned(), wish, now);
@@ -83,10 +83,6 @@ impl Connection {
                 count: AtomicU64::new(0),
             }),
         })
-    }
-
-    pub(super) fn peer(&self) -> &Peer {
-        &self.peer
     }
 
     pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
@@ -129,7 +125,7 @@ impl Connection {
         let wiring = remote.wire();
         let (reply, answer) = oneshot::channel();
         self.send(Command::Start(params, Arc::downgrade(&remote), reply))?;
-        if let Err(error) = self.answer(answer).await {
+        if let Err(error) = answer.await.unwrap_or_else(|_| Err(over())) {
             // Refused, or its end was already requested.
             remote.on_failure(error.clone());
             return Err(error);
@@ -157,7 +153,7 @@ impl Connection {
     ) -> Result<String, ExecutorError> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call(method, params, reply))?;
-        self.answer(answer).await
+        answer.await.unwrap_or_else(|_| Err(over()))
     }
 
     pub(super) fn terminate_now(&self, id: &str) {
@@ -170,23 +166,12 @@ impl Connection {
         let _ = self.send(Command::StartBlindly(params));
     }
 
-    pub(super) fn is_dead(&self) -> bool {
-        self.death().is_some()
-    }
-
     pub(super) fn death(&self) -> Option<&(Instant, ExecutorError)> {
         self.dead.get()
     }
 
     fn send(&self, command: Command) -> Result<(), ExecutorError> {
         self.commands.send(command).map_err(|Closed| over())
-    }
-
-    async fn answer(
-        &self,
-        answer: oneshot::Receiver<Result<String, ExecutorError>>,
-    ) -> Result<String, ExecutorError> {
-        answer.await.unwrap_or_else(|_| Err(over()))
     }
 }
 

@@ -28,7 +28,7 @@ pub use config::ExecServerConfig;
 
 use self::config::Target;
 use self::connection::Connection;
-use self::helper::Abilities;
+use self::helper::{Abilities, COOKIE};
 use crate::ExecutorError;
 use crate::protocol::process::StartParams;
 
@@ -109,7 +109,7 @@ impl ExecutorLauncher {
 
     async fn established(&self) -> Result<Arc<Established>, ExecutorError> {
         let mut current = self.shared.current.lock().await;
-        if let Some(established) = current.as_ref().filter(|e| !e.connection.is_dead()) {
+        if let Some(established) = current.as_ref().filter(|e| e.connection.death().is_none()) {
             return Ok(Arc::clone(established));
         }
         let established = Arc::new(establish(&self.shared.config).await?);
@@ -163,7 +163,7 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
     };
     let watch = match helper {
         Some(Abilities { detach: true }) => {
-            let cookie = plain::session_cookie(&connection);
+            let cookie = format!("{COOKIE}={}-", connection.peer.prefix);
             helper::watch(&connection, &cookie).await.ok()
         }
         _ => None,

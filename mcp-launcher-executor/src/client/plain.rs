@@ -47,10 +47,6 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
     }
 }
 
-pub(super) fn session_cookie(connection: &Connection) -> String {
-    format!("{COOKIE}={}-", connection.peer().prefix)
-}
-
 pub(super) async fn start(
     established: &Arc<Established>,
     peer: String,

@@ -23,8 +23,9 @@ impl Session {
     pub(crate) fn frame(&mut self, now: Instant, frame: &Bytes) {
         self.heard = now;
         self.progress();
+        let is_raw = self.lifecycle.as_ref().is_some_and(|l| l.raw_output);
         let outcome = match RawOutput::parse(frame) {
-            Some(raw) if self.takes_raw_output() => raw.map(|raw| {
+            Some(raw) if is_raw => raw.map(|raw| {
                 // A small piece would keep the whole read buffer alive.
                 let bytes = match raw.bytes.len() {
                     0..SHARED => Bytes::copy_from_slice(&raw.bytes),

@@ -66,7 +66,7 @@ pub(crate) enum Effect {
     Dead(ExecutorError),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Track {
     order: Sequencer,
     recovering: bool,
@@ -149,23 +149,8 @@ impl Session {
         self.lifecycle.is_some()
     }
 
-    fn takes_raw_output(&self) -> bool {
-        self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
-    }
-
     pub(crate) fn track(&mut self, process_id: String) {
-        self.tracks.insert(
-            process_id,
-            Track {
-                order: Sequencer::new(),
-                recovering: false,
-                lagging: false,
-                hole_since: None,
-                gap: None,
-                unacknowledged: 0,
-                consumed: (0, 0),
-            },
-        );
+        self.tracks.insert(process_id, Track::default());
     }
 
     pub(crate) fn forget(&mut self, process_id: &str) {

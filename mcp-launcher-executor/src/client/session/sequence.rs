@@ -33,8 +33,8 @@ pub(crate) enum Recovery {
     },
 }
 
-impl Sequencer {
-    pub(crate) fn new() -> Self {
+impl Default for Sequencer {
+    fn default() -> Self {
         Self {
             next: 1,
             early: BTreeMap::new(),
@@ -44,7 +44,9 @@ impl Sequencer {
             closes_after: None,
         }
     }
+}
 
+impl Sequencer {
     pub(crate) fn last(&self) -> u64 {
         self.next - 1
     }
@@ -98,7 +100,9 @@ impl Sequencer {
         }
         // No chunk is the next one: a missing number is an event that a read reports as state.
         while self.next < read.next_seq {
-            let exit_missing = read.exited && !self.exit_seen && !self.exit_is_early();
+            let is_exit = |event: &ProcessEvent| matches!(event, ProcessEvent::Exited(_));
+            let exit_is_early = || self.early.values().any(is_exit);
+            let exit_missing = read.exited && !self.exit_seen && !exit_is_early();
             let event = if exit_missing {
                 ProcessEvent::Exited(read.exit_code)
             } else if read.closed && !self.closed_seen && self.next + 1 == read.next_seq {
@@ -116,12 +120,6 @@ impl Sequencer {
             true => Recovery::More,
             false => Recovery::Complete,
         }
-    }
-
-    fn exit_is_early(&self) -> bool {
-        self.early
-            .values()
-            .any(|event| matches!(event, ProcessEvent::Exited(_)))
     }
 
     fn drain(&mut self, deliver: &mut impl FnMut(ProcessEvent)) {
@@ -173,7 +171,7 @@ mod tests {
         ];
         // Every rotation, each event twice.
         for turn in 0..events.len() {
-            let mut sequencer = Sequencer::new();
+            let mut sequencer = Sequencer::default();
             let mut seen = Vec::new();
             for step in 0..events.len() * 2 {
                 let (seq, event) = &events[(turn + step) % events.len()];
@@ -187,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_closing_without_a_number_is_the_last() {
-        let mut sequencer = Sequencer::new();
+        let mut sequencer = Sequencer::default();
         let mut seen = Vec::new();
         sequencer.accept(Some(2), output("b"), &mut |e| seen.push(e));
         sequencer.accept(None, ProcessEvent::Closed, &mut |e| seen.push(e));
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_read_explains_the_exit_and_the_closing_and_nothing_else() {
-        let mut sequencer = Sequencer::new();
+        let mut sequencer = Sequencer::default();
         let mut seen = Vec::new();
         let mut deliver = |e| seen.push(e);
         let first = ReadResult {
@@ -228,7 +226,7 @@ mod tests {
 
     #[test]
     fn output_that_the_peer_has_dropped_is_not_passed_over() {
-        let mut sequencer = Sequencer::new();
+        let mut sequencer = Sequencer::default();
         let read = ReadResult {
             chunks: vec![chunk(7, "g")],
             next_seq: 8,
