@@ -16,8 +16,6 @@ use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
 
-const MOST: usize = 256;
-
 pub(super) struct Audit {
     /// A prefix that distinguishes sessions, but is too short to resume one.
     session: String,
@@ -100,6 +98,6 @@ impl Audit {
 
 pub(super) fn excerpt(text: &str) -> String {
     // Control characters could forge log lines.
-    let text = text.chars().take(MOST);
+    let text = text.chars().take(256);
     text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -22,10 +22,6 @@ const OWN: &[&str] = &[
     "WATCHDOG_USEC",
 ];
 
-const MOST_PATTERN_BYTES: usize = 2048;
-const MOST_SET: usize = 128;
-const MOST_NAME_BYTES: usize = 4096;
-
 /// Rejects requests with a cost beyond any program's needs.
 pub(super) fn check(params: &StartParams) -> Result<(), String> {
     let too_many = |what: &str, count: usize, most: usize| match count > most {
@@ -35,12 +31,12 @@ pub(super) fn check(params: &StartParams) -> Result<(), String> {
     let Some(policy) = &params.env_policy else {
         return Ok(());
     };
-    too_many("variables in envPolicy.set", policy.set.len(), MOST_SET)?;
+    too_many("variables in envPolicy.set", policy.set.len(), 128)?;
     let patterns = || policy.exclude.iter().chain(&policy.include_only);
     let bytes = patterns().map(String::len).sum();
-    too_many("bytes of patterns in envPolicy", bytes, MOST_PATTERN_BYTES)?;
+    too_many("bytes of patterns in envPolicy", bytes, 2048)?;
     let names = policy.set.keys().map(String::len).sum();
-    too_many("bytes of names in envPolicy.set", names, MOST_NAME_BYTES)
+    too_many("bytes of names in envPolicy.set", names, 4096)
 }
 
 pub(super) fn resolve(

@@ -21,8 +21,6 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::token::{Token, shown};
 
-const HEAD: usize = 16 * 1024;
-
 #[derive(Debug, Error)]
 pub(super) enum Refused {
     #[error("the request is none, or not complete")]
@@ -89,7 +87,7 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         ready(Ok::<_, Infallible>(response))
     });
     let connection = http1::Builder::new()
-        .max_header_size(HEAD)
+        .max_header_size(16 * 1024)
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
         .serve_connection(TokioIo::new(stream), service);

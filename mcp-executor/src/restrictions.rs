@@ -67,8 +67,7 @@ fn refusal(name: &str, value: &str) -> Option<String> {
     if harmless {
         return None;
     }
-    const LONGEST: usize = 64;
-    let name: String = name.chars().take(LONGEST).collect();
+    let name: String = name.chars().take(64).collect();
     Some(match name.as_str() {
         "metadata" => "`metadata` is not an object".to_owned(),
         "sandbox" | "managedNetwork" | "networkProxy" | "enforceManagedNetwork" => {

@@ -88,7 +88,9 @@ impl StdinQueue {
         }
         let more = cost(&params.chunk.0);
         let fits = self.queue.is_empty() || self.bytes + more <= limit;
-        if !self.is_next(name) || !fits || !self.has_room(more) {
+        let first = self.refused.as_ref().and_then(VecDeque::front);
+        let is_next = first.is_none() || first == name.as_ref();
+        if !is_next || !fits || !self.has_room(more) {
             self.refuse(name);
             return Verdict::Full;
         }
@@ -98,11 +100,6 @@ impl StdinQueue {
         self.bytes += more;
         self.queue.push_back((id, params));
         Verdict::Later
-    }
-
-    fn is_next(&self, name: Option<u64>) -> bool {
-        let first = self.refused.as_ref().and_then(VecDeque::front);
-        first.is_none() || first == name.as_ref()
     }
 
     fn refuse(&mut self, name: Option<u64>) {

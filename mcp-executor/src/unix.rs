@@ -17,8 +17,6 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::host::records;
 
-const BACKLOG: u32 = 1024;
-
 /// A bound socket file, which is removed on drop.
 ///
 /// Only this user and root are admitted, by the uid that the kernel reports. The file's mode is
@@ -52,7 +50,7 @@ impl UnixDoor {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let found = fs::symlink_metadata(&path)?;
         Ok(Self {
-            socket: socket.listen(BACKLOG)?,
+            socket: socket.listen(1024)?,
             id: (found.dev(), found.ino()),
             path,
             _claim: claim,

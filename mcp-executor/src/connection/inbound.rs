@@ -13,8 +13,7 @@ use crate::protocol::{Message, RequestId, RpcError, code, encode_error, encode_r
 impl Connection {
     /// Does the same as [`incoming`](Self::incoming), but a large frame does not block other tasks.
     pub(super) fn incoming_apart(&mut self, incoming: Incoming) {
-        const LARGE: usize = 256 * 1024;
-        let large = matches!(&incoming, Incoming::Frame(frame) if frame.len() > LARGE);
+        let large = matches!(&incoming, Incoming::Frame(frame) if frame.len() > 256 * 1024);
         let flavor = tokio::runtime::Handle::current().runtime_flavor();
         if !large || flavor == RuntimeFlavor::CurrentThread {
             return self.incoming(incoming);

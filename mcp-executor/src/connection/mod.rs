@@ -321,7 +321,7 @@ impl Connection {
             return;
         };
         let (session, generation) = (Arc::clone(session), *generation);
-        let raw = session.takes_raw_output();
+        let raw = session.lifecycle.as_ref().is_some_and(|l| l.raw_output);
         while self.link.buffered() <= HIGH_WATER {
             match session.next(generation, cx.waker()) {
                 None => return,

@@ -108,10 +108,6 @@ impl Session {
         self.lifecycle.is_some()
     }
 
-    pub(super) fn takes_raw_output(&self) -> bool {
-        self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
-    }
-
     pub(super) fn process(&self, id: &str) -> Option<Arc<Process>> {
         match self.processes.lock().get(id) {
             Some(Slot::Running(process)) => Some(Arc::clone(process)),

@@ -9,15 +9,11 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-const WAITING: usize = 2048;
-
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
 /// Starts the log on stderr. Dropping the guard flushes the queue for up to a second.
 pub(crate) fn begin() -> WorkerGuard {
     let (lines, guard) = NonBlockingBuilder::default()
         .lossy(true)
-        .buffered_lines_limit(WAITING)
+        .buffered_lines_limit(2048)
         .thread_name("mcp-executor-log")
         .finish(io::stderr());
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
@@ -39,7 +35,7 @@ pub(crate) fn last_words(text: String) {
         eprintln!("mcp-executor: {text}");
         let _ = written.send(());
     });
-    let _ = done.recv_timeout(LAST_WORDS);
+    let _ = done.recv_timeout(Duration::from_secs(1));
 }
 
 /// A lossy queue, and the number of lost lines that the log has reported.
