@@ -19,14 +19,9 @@ use crate::labels::Mark;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Delivery};
 
-/// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
-const UNDO_LIMIT: Duration = Duration::from_secs(10);
-
 /// Time in which a creation with a lost response may still take effect: of 100 with a dropped client,
 /// 43 became visible only after an immediate check.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(120);
-
-const LATE_PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
 
 pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
@@ -174,7 +169,7 @@ async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>
 /// Removes a container that may be created late. By its label: another one may take its name.
 async fn remove_late(engine: &Engine, label: &str) {
     let late = Instant::now() + LATE_CREATE;
-    let [mut pause, longest] = LATE_PAUSE;
+    let (mut pause, longest) = (Duration::from_millis(100), Duration::from_secs(3));
     loop {
         let found = engine.list(&[label.to_owned()]).await;
         let is_known = found.is_ok();
@@ -243,7 +238,7 @@ async fn undo(engine: &Arc<Engine>, id: &str, undoing: Undoing) {
         remove_until_absent(&engine, &container, |_| {}).await;
         drop(undoing);
     });
-    if timeout(UNDO_LIMIT, removal).await.is_err() {
+    if timeout(Duration::from_secs(10), removal).await.is_err() {
         warn!(container = id, "a failed launch is still being undone");
     }
 }

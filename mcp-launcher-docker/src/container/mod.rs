@@ -70,14 +70,6 @@ impl Container {
         !self.supervised && self.host.is_willed(self.engine.endpoint())
     }
 
-    fn is_gone(&self, exit: ExitStatus) {
-        self.learn(|known| {
-            known.exit.get_or_insert(exit);
-            known.lost = None;
-            known.gone = true;
-        });
-    }
-
     fn learn(&self, change: impl FnOnce(&mut Known)) {
         learn(&self.known, change);
     }

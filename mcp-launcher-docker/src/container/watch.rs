@@ -16,16 +16,11 @@ use crate::engine::{Meaning, NOT_RUNNING, OomStream, State, WaitStream};
 
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
-/// Longest time from the proof of removal to the exit code.
-const LATE_CODE: Duration = Duration::from_millis(500);
-
 /// Longest time from the exit code to an out-of-memory event, which another thread sends.
 const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 
 /// Time after which an unread stream must be blocking the removal.
 const WEDGED: Duration = Duration::from_secs(3);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Poll interval for a remote engine, since a router may silently drop an idle connection.
 const REMOTE_LOOK: Duration = Duration::from_secs(15);
@@ -117,11 +112,16 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         remove(&container, said).await;
         if exit.is_none() {
             // The exit code arrives on another connection.
-            let late = timeout(LATE_CODE, ended).await;
+            let late = timeout(Duration::from_millis(500), ended).await;
             exit = late.ok().map(|(status, _)| status);
         }
     }
-    container.is_gone(exit.unwrap_or(ExitStatus::Unknown));
+    let exit = exit.unwrap_or(ExitStatus::Unknown);
+    container.learn(|known| {
+        known.exit.get_or_insert(exit);
+        known.lost = None;
+        known.gone = true;
+    });
     if is_remote(&container) {
         container.signals.over.cancel();
     }
@@ -221,7 +221,7 @@ async fn ask(container: &Container) -> ExitStatus {
             }
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(Duration::from_secs(2));
     }
 }
 

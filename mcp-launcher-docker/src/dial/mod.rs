@@ -16,8 +16,6 @@ use tokio::net::UnixStream;
 
 use crate::endpoint::Endpoint;
 
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
-
 #[derive(Debug)]
 pub(crate) enum Dial {
     Unix(PathBuf),
@@ -72,7 +70,7 @@ impl Dial {
                 Self::Ssh(ssh) => Box::new(ssh.connect()?),
             })
         };
-        tokio::time::timeout(LIMIT, connected).await?
+        tokio::time::timeout(std::time::Duration::from_secs(10), connected).await?
     }
 
     /// Returns the last stderr output of an ended program that carried a connection.

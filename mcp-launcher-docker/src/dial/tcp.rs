@@ -6,15 +6,6 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// Idle time before the first keep-alive probe.
-const QUIET: Duration = Duration::from_secs(15);
-
-/// Interval of probes.
-const AGAIN: Duration = Duration::from_secs(5);
-
-/// Unanswered probes that end the connection.
-const TRIES: u32 = 3;
-
 /// Time without acknowledgement of data that ends the connection.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
@@ -23,9 +14,9 @@ pub(super) async fn connect(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     let socket = SockRef::from(&stream);
     let keepalive = TcpKeepalive::new()
-        .with_time(QUIET)
-        .with_interval(AGAIN)
-        .with_retries(TRIES);
+        .with_time(Duration::from_secs(15))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;

@@ -42,10 +42,6 @@ impl Surroundings {
                 return endpoint(&directory, &name);
             }
         }
-        self.known_socket()
-    }
-
-    fn known_socket(&self) -> Result<Endpoint, EndpointError> {
         let candidates = self.candidates();
         match candidates.iter().find(|path| path.exists()) {
             Some(path) => Ok(Endpoint::Unix(path.clone())),

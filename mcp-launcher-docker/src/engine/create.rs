@@ -36,17 +36,13 @@ impl Engine {
         match whole(SLOW_ANSWER_LIMIT, created).await {
             Ok(created) => Ok(created.id),
             Err(error) => Err(CreateError {
-                may_exist: may_be_done(&error),
+                may_exist: match &error {
+                    Error::HyperLegacyError { err } => !err.is_connect(),
+                    error => Meaning::of(error) == Meaning::Unknown,
+                },
                 error: self.error(error),
             }),
         }
-    }
-}
-
-fn may_be_done(error: &Error) -> bool {
-    match error {
-        Error::HyperLegacyError { err } => !err.is_connect(),
-        error => Meaning::of(error) == Meaning::Unknown,
     }
 }
 

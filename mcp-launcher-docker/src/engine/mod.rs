@@ -32,8 +32,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Time limit of a creation or a start, in which the daemon mounts and runs.
 const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
-const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(800)];
-
 /// One daemon. Used on the control thread only, since bollard's connections belong to the runtime
 /// that opened them.
 #[derive(Debug)]
@@ -93,7 +91,7 @@ impl Engine {
     where
         A: Future<Output = Result<T, Error>>,
     {
-        let [mut pause, longest] = AGAIN;
+        let (mut pause, longest) = (Duration::from_millis(100), Duration::from_millis(800));
         let asked = async {
             loop {
                 match quietly(question()).await {

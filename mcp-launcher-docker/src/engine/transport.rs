@@ -16,9 +16,6 @@ use crate::endpoint::Endpoint;
 /// In seconds; every request sets its own limit instead.
 const TIMEOUT: u64 = 120;
 
-const IDLE: Duration = Duration::from_secs(30);
-const MOST_IDLE: usize = 2;
-
 /// Creates a client. Connects to nothing, but reads certificates.
 pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
     if let Some(socket) = endpoint.local_socket() {
@@ -33,8 +30,8 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
     });
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(MOST_IDLE)
+        .pool_idle_timeout(Duration::from_secs(30))
+        .pool_max_idle_per_host(2)
         .build(connector);
     let send = move |request: BollardRequest| {
         let (answer, dial) = (client.request(request), Arc::clone(&dial));

@@ -13,8 +13,6 @@ use super::sockets;
 
 pub(super) const SUFFIX: &str = "ledger";
 
-const LONGEST: u64 = 1024 * 1024;
-
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Place {
     /// The directories that depend on the user ID, so that hosts find each other's ledgers with any
@@ -149,7 +147,7 @@ fn look(home: &Arc<Home>, name: &str, instance: &str) -> io::Result<Option<Forei
     let mut text = String::new();
     if !alive {
         Read::by_ref(&mut file)
-            .take(LONGEST)
+            .take(1024 * 1024)
             .read_to_string(&mut text)?;
     }
     Ok(Some(ForeignLedger {

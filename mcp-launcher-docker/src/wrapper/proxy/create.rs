@@ -22,12 +22,8 @@ use super::serve::Place;
 use crate::container::LATE_CREATE;
 use crate::engine::is_between;
 
-const BODY: Duration = Duration::from_secs(60);
-
 /// Longest body in bytes; no CLI sends as much.
 pub(super) const LONGEST: usize = 512 * 1024;
-
-const LONGEST_ANSWER: usize = 1024 * 1024;
 
 /// Time for which a creation without a response counts as in progress. Shorter in tests.
 const LATE: Duration = match cfg!(test) {
@@ -52,7 +48,7 @@ pub(super) async fn create(
         biased;
         // Waiters for the fence must not wait for this client.
         () = shared.fence.closed() => return answer::ending(),
-        body = timeout(BODY, read(body)) => body,
+        body = timeout(Duration::from_secs(60), read(body)) => body,
     };
     let body = match body {
         Ok(Ok(body)) => body,
@@ -123,7 +119,7 @@ async fn exchange(
     let answer =
         forward::send(shared, request, Tunnel::default(), CancellationToken::new()).await?;
     let (mut head, body) = answer.into_parts();
-    let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+    let body = Limited::new(body, 1024 * 1024).collect().await;
     let body = body.map_err(|error| Failure::Answer(error.to_string()))?;
     forward::hop_by_hop(&mut head.headers);
     head.headers.remove(TRANSFER_ENCODING);

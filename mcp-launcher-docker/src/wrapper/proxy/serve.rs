@@ -29,8 +29,6 @@ const HEAD: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of a head in bytes, which is buffered. The daemon accepts eight times as much.
 pub(super) const LONGEST_HEAD: usize = 128 * 1024;
 
-const HEADERS: usize = 1024;
-
 pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
@@ -67,7 +65,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: Arc<Place>) 
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
-        .max_headers(HEADERS)
+        .max_headers(1024)
         .preserve_header_case(true)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(client::of(client, tunnel)), service)
