@@ -37,7 +37,8 @@ use crate::failure::Failure;
 use crate::options::Options;
 use cache::{Cache, key};
 use decision::events::Policy;
-use edge::{Edge, Shim, signals};
+pub(crate) use edge::signals;
+use edge::{Edge, Shim};
 
 const IDLE: Duration = Duration::from_secs(600);
 
@@ -78,9 +79,4 @@ fn words() -> Vec<OsString> {
     let own = own.skip_while(|word| word == "run");
     let shim = ["run", "--sigkill-as-code"].map(OsString::from);
     shim.into_iter().chain(own).collect()
-}
-
-/// Unblocks the signals that a relay blocks, for its shim.
-pub(crate) fn unblock_signals() {
-    let _ = signals().thread_unblock();
 }

@@ -44,7 +44,7 @@ pub(crate) fn look() -> Result<Vec<(String, Unclaimed)>, Failure> {
         // An ancestor of this program is in use.
         let is_above = it.descendants.iter().any(|below| below.pid == own);
         let words = it.process.command_line();
-        let is_ours = is_a_companion(&words);
+        let is_ours = words.get(1).is_some_and(|word| *word == containers::ROLE);
         (!is_above && !is_ours && is_a_server(&words))
             .then(|| (name::of(&words, &it.process.name), it))
     });
@@ -200,10 +200,6 @@ fn is_a_server(words: &[String]) -> bool {
         .take_while(|word| !word.starts_with("--"))
         .take(4)
         .any(is_mcp)
-}
-
-fn is_a_companion(words: &[String]) -> bool {
-    words.get(1).is_some_and(|word| *word == containers::ROLE)
 }
 
 /// Returns the part of an argument that names the program or the package, without directories.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mcp_guardian::program::ending::OUT_OF_MEMORY;
 use mcp_guardian::program::text::Line;
-use mcp_tree::history::{self, Ended, History, PastServer};
+use mcp_tree::history::{self, History, PastServer};
 use serde_json::{Value, json};
 
 use super::ps;
@@ -38,10 +38,6 @@ fn how(server: &PastServer, running: &BTreeSet<String>) -> &'static str {
     }
 }
 
-fn time_of(end: &Ended) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(end.at)
-}
-
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     itself: usize,
@@ -64,7 +60,8 @@ impl Sum {
         }
         let end = server.end.as_ref();
         self.swept += end.map_or(0, |end| u64::from(end.swept));
-        self.last = self.last.max(end.map(time_of));
+        let at = end.map(|end| UNIX_EPOCH + Duration::from_millis(end.at));
+        self.last = self.last.max(at);
     }
 
     fn ended(&self) -> usize {

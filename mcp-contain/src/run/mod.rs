@@ -30,7 +30,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             return crate::lazy::run(options);
         }
         if is_relayed {
-            crate::lazy::unblock_signals();
+            // The relay blocks them.
+            let _ = crate::lazy::signals().thread_unblock();
         }
     }
     #[cfg(not(target_os = "linux"))]

@@ -156,10 +156,6 @@ impl Document {
     }
 }
 
-pub(crate) fn remove_backup(document: &Document) -> Result<(), FileError> {
-    fs::remove_file(document.backup_path()).map_err(FileError::Write)
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +34,8 @@ pub(crate) struct Options {
     /// Change these files instead of those of the known hosts
     files: Vec<PathBuf>,
     /// Change the files of this host only; may be given more than once
-    #[arg(long, value_name = "NAME", value_parser = host_names(), conflicts_with = "files")]
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    #[arg(value_parser = PossibleValuesParser::new(hosts::HOSTS.iter().map(|host| host.name)))]
     host: Vec<String>,
     /// Also change the files of the project in this directory (.mcp.json, .vscode/mcp.json, ...),
     /// which other people may share
@@ -48,11 +50,6 @@ pub(crate) struct Options {
 }
 
 pub(crate) type ProgramAt = fn(&[String]) -> Option<usize>;
-
-fn host_names() -> PossibleValuesParser {
-    let names = hosts::HOSTS.iter().map(|host| host.name);
-    PossibleValuesParser::new(names)
-}
 
 /// Changes the files one by one. A failure does not stop the others.
 pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, Failure> {
@@ -154,7 +151,7 @@ fn change(
             document.replace(&rewritten.text)?;
             match backup {
                 Ok(Some((backup, _))) if backup == rewritten.text => {
-                    file::remove_backup(&document)?;
+                    fs::remove_file(document.backup_path()).map_err(FileError::Write)?;
                     Outcome::Restored
                 }
                 backup => Outcome::PutBack(backup.map(|it| it.map(|_| document.backup_path()))),

@@ -16,7 +16,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 pub(super) use server::Shim;
 use server::{Server, describe};
 use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
-pub(super) use wait::signals;
+pub(crate) use wait::signals;
 
 use super::cache::Cache;
 use super::decision::Relay;

@@ -15,7 +15,7 @@ use crate::lazy::decision::events::Event;
 
 const LADDER: Duration = Duration::from_secs(3);
 
-pub(in crate::lazy) fn signals() -> SigSet {
+pub(crate) fn signals() -> SigSet {
     use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     SigSet::from_iter([SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
 }
