@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use mcp_guardian::{file_size, private};
+use mcp_guardian::private;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +135,10 @@ pub(super) fn write(file: &Path, content: &impl Serialize) -> io::Result<()> {
     let new = file.with_extension(std::process::id().to_string());
     let mut options = File::options();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
-    file_size::shielded(|| options.open(&new)?.write_all(&text))?;
+    let written = || options.open(&new)?.write_all(&text);
+    #[cfg(target_os = "linux")]
+    let written = || mcp_guardian::file_size::shielded(written);
+    written()?;
     fs::rename(new, file)
 }
 
