@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::token::{Token, shown};
+use crate::protocol::extension;
 
 #[derive(Debug, Error)]
 pub(super) enum Refused {
@@ -132,7 +133,11 @@ pub(super) fn upgrade(request: &Request<()>, tokens: &[Token]) -> Answer {
         (StatusCode::NOT_FOUND, "there is `/` and `/readyz`")
     } else {
         match create_response(request) {
-            Ok(response) => return Answer::Upgrade(response, token.map(Token::name)),
+            Ok(mut response) => {
+                let server = HeaderValue::from_static(extension::SERVER);
+                response.headers_mut().insert(header::SERVER, server);
+                return Answer::Upgrade(response, token.map(Token::name));
+            }
             Err(Error::Protocol(ProtocolError::WrongHttpVersion)) => {
                 let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
                 (status, "HTTP/1.1 is required")

@@ -4,10 +4,11 @@ use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
-use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
+use tokio_tungstenite::tungstenite::http::{Response, header};
 
 use super::config::Certificates;
 use crate::link::{Counted, Link, WebSocketLink, websocket_config};
+use crate::protocol::extension;
 
 pub(super) async fn websocket(
     url: &str,
@@ -24,7 +25,7 @@ pub(super) async fn websocket(
         let mut value: tokio_tungstenite::tungstenite::http::HeaderValue =
             format!("Bearer {token}").parse()?;
         value.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, value);
+        request.headers_mut().insert(header::AUTHORIZATION, value);
     }
     let uri = request.uri();
     let host = uri.host().ok_or("the URL has no host")?;
@@ -45,19 +46,30 @@ pub(super) async fn websocket(
     let config = Some(websocket_config(max_frame));
     if let Some(connector) = connector {
         let stream = Counted::new(encrypt(connector, &host, stream).await?);
-        let stream = stream.after_read(|stream| acknowledge(tcp(stream)));
-        let (socket, _) = client_async_with_config(request, stream, config).await?;
+        let (mut socket, answer) = client_async_with_config(request, stream, config).await?;
+        if !is_ours(&answer) {
+            let socket = socket.get_mut();
+            socket.after_read(|stream| acknowledge(tcp(stream)));
+        }
         return Ok(Box::new(WebSocketLink::new(socket)));
     }
-    let stream = Counted::new(stream).after_read(acknowledge);
-    let connected = client_async_with_config(request, stream, config).await;
-    let (socket, _) = connected.map_err(|error| match error {
+    let connected = client_async_with_config(request, Counted::new(stream), config).await;
+    let (mut socket, answer) = connected.map_err(|error| match error {
         Error::Protocol(ProtocolError::HttparseError(_)) => {
             "the answer is no HTTP; if it listens with TLS, try wss://".into()
         }
         other => BoxError::from(other),
     })?;
+    if !is_ours(&answer) {
+        socket.get_mut().after_read(acknowledge);
+    }
     Ok(Box::new(WebSocketLink::new(socket)))
+}
+
+/// Returns whether our daemon answers, which needs no quick acknowledgement.
+fn is_ours<T>(answer: &Response<T>) -> bool {
+    let server = answer.headers().get(header::SERVER);
+    server.is_some_and(|it| it == extension::SERVER)
 }
 
 /// Acknowledges received bytes at once. The kernel resets the option, so this follows every read;

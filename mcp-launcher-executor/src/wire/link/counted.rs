@@ -25,10 +25,9 @@ impl<S> Counted<S> {
         }
     }
 
-    /// Runs an action on the stream after each read.
-    pub fn after_read(mut self, action: fn(&S)) -> Self {
+    /// Runs an action on the stream after each read from now on.
+    pub fn after_read(&mut self, action: fn(&S)) {
         self.after_read = Some(action);
-        self
     }
 
     pub fn read_so_far(&self) -> u64 {

@@ -14,6 +14,9 @@ pub struct Extensions {
 
 pub const VERSION: u32 = 1;
 
+/// The `Server` that our daemon names when it answers for a WebSocket.
+pub const SERVER: &str = "mcp-executor";
+
 /// The `mcpLifecycle` extension: in the request what the client wishes, in the
 /// answer what holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
