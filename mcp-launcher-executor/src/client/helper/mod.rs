@@ -93,7 +93,19 @@ pub(super) fn kill_now(connection: &Connection, cookie: &str) {
     connection.start_now(command(&argv));
 }
 
+/// Runs the script to its end, by another process if the peer loses the first one.
 async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String, ExecutorError> {
+    match run_once(connection, mode, cookie).await {
+        Err(ExecutorError::Lost { .. }) => run_once(connection, mode, cookie).await,
+        answer => answer,
+    }
+}
+
+async fn run_once(
+    connection: &Connection,
+    mode: &str,
+    cookie: &str,
+) -> Result<String, ExecutorError> {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", mode, cookie];
     let wiring = connection.start(command(&argv)).await?;
     let mut stdout = wiring.stdout;

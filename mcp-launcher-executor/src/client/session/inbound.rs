@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -14,6 +14,9 @@ use crate::protocol::{
 };
 
 const SHARED: usize = 16 * 1024;
+
+/// Longest time for a process to start at a peer that has lost its link.
+const STARTING: Duration = Duration::from_secs(1);
 
 /// Maximum number of unacknowledged events. A daemon stops sending at 4096.
 const ACKNOWLEDGED_AT_ONCE: u32 = 512;
@@ -155,6 +158,7 @@ impl Session {
         let outcome: Result<String, ExecutorError> = match answer {
             Ok(result) => Ok(result.text().to_owned()),
             Err(error) if call.repeated && is_duplicate_start(call.method, &error) => {
+                self.doubt(now, &call.purpose);
                 Ok("{}".to_owned())
             }
             // The peer is closing the link: the resume repeats the call.
@@ -186,6 +190,18 @@ impl Session {
             }
             (_, Err(error)) => self.refuse(now, call, error),
             (_, outcome) => self.conclude(call, outcome),
+        }
+    }
+
+    /// Looks later if a process runs whose start was repeated: codex (0.171) leaves one "starting" for
+    /// ever, without an event, if the link breaks meanwhile.
+    fn doubt(&mut self, now: Instant, start: &Purpose) {
+        if let Purpose::Start(process_id, _) = start
+            && let Some(track) = self.tracks.get_mut(process_id)
+        {
+            let since = now + STARTING;
+            track.hole_since = Some(since);
+            self.due(since + self.hole());
         }
     }
 

@@ -143,6 +143,28 @@ fn a_repeated_start_that_already_exists_has_succeeded() {
 }
 
 #[test]
+fn a_repeated_start_that_goes_on_starting_is_given_up() {
+    let mut world = World::plain();
+    let start = world.start();
+    world.lose_link();
+    world.come_up(&json!({"sessionId": "s"}));
+    let error = json!({"code": -32600, "message": "process p already exists"});
+    world.receive(&json!({"id": start["id"], "error": error}));
+    world.effects();
+    world.pass(Duration::from_secs(2));
+    let sent = world.sent();
+    let read = sent
+        .iter()
+        .find(|it| it["method"] == "process/read")
+        .unwrap();
+    let error = json!({"code": -32600, "message": "process id p is starting"});
+    world.receive(&json!({"id": read["id"], "error": error}));
+    let effects = world.effects();
+    let failed = |it: &Effect| matches!(it, Effect::Failed(id, _) if id == "p");
+    assert!(effects.iter().any(failed), "{effects:?}");
+}
+
+#[test]
 fn the_first_start_that_already_exists_has_failed() {
     let mut world = World::plain();
     let start = world.start();
