@@ -10,6 +10,17 @@ use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 use crate::sys;
 
+/// The manner in which a command is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The command as it is.
+    Unchanged,
+    /// The command by its runner, which is recorded, for the first time or again.
+    Recorded { is_first: bool },
+    /// The package, as its runner has executed it before.
+    Direct,
+}
+
 #[derive(Debug)]
 pub struct Command {
     /// The absolute path of the program.

@@ -3,20 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::command::Command;
-
-/// The manner in which a command is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// The command as it is.
-    Unchanged,
-    /// The command by its runner, which is recorded, for the first time or again.
-    Recorded { is_first: bool },
-    /// The package, as its runner has executed it before.
-    Direct,
-}
+pub use crate::command::Start;
 
 /// Leaves the command as it is.
-pub fn replace(_: &mut Command, _: Duration, _: Option<&Path>) -> Start {
+pub fn replace(_: &mut crate::command::Command, _: Duration, _: Option<&Path>) -> Start {
     Start::Unchanged
 }

@@ -28,6 +28,7 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
+pub use crate::command::Start;
 pub use key::specification;
 pub use package::package_of;
 pub use recorder::run as run_recorder;
@@ -35,17 +36,6 @@ pub use recorder::run as run_recorder;
 use crate::command::Command;
 use record::Record;
 use runner::Runner;
-
-/// The manner in which a command is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// The command as it is.
-    Unchanged,
-    /// The command by its runner, which is recorded, for the first time or again.
-    Recorded { is_first: bool },
-    /// The package, as its runner has executed it before.
-    Direct,
-}
 
 /// Replaces the command of a runner by what the runner has executed less than `age` ago. Without
 /// such a record, `recorder` writes one: a program that calls [`run_recorder`] first. Reads and
