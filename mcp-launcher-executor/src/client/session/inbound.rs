@@ -158,7 +158,13 @@ impl Session {
         let outcome: Result<String, ExecutorError> = match answer {
             Ok(result) => Ok(result.text().to_owned()),
             Err(error) if call.repeated && is_duplicate_start(call.method, &error) => {
-                self.doubt(now, &call.purpose);
+                // codex (0.171) leaves it "starting" for ever if the link broke meanwhile: is it?
+                if let Purpose::Start(process_id, _) = &call.purpose
+                    && let Some(track) = self.tracks.get_mut(process_id)
+                {
+                    track.hole_since = Some(now + STARTING);
+                    self.due(now + STARTING + self.hole());
+                }
                 Ok("{}".to_owned())
             }
             // The peer is closing the link: the resume repeats the call.
@@ -190,18 +196,6 @@ impl Session {
             }
             (_, Err(error)) => self.refuse(now, call, error),
             (_, outcome) => self.conclude(call, outcome),
-        }
-    }
-
-    /// Looks later if a process runs whose start was repeated: codex (0.171) leaves one "starting" for
-    /// ever, without an event, if the link breaks meanwhile.
-    fn doubt(&mut self, now: Instant, start: &Purpose) {
-        if let Purpose::Start(process_id, _) = start
-            && let Some(track) = self.tracks.get_mut(process_id)
-        {
-            let since = now + STARTING;
-            track.hole_since = Some(since);
-            self.due(since + self.hole());
         }
     }
 
