@@ -15,6 +15,8 @@ use crate::quota::Grant;
 use crate::session::{Process, Session, Slot};
 use crate::stdin::Verdict;
 
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 pub(super) fn write(
     session: &Arc<Session>,
     frame: &mut Grant,
@@ -66,7 +68,7 @@ pub(super) fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) ->
     let process = known(session, &params.process_id)?;
     let after = params.after_seq.unwrap_or(0);
     let most = params.max_bytes.map_or(MOST, |max| MOST.min(max as usize));
-    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0).min(60_000));
+    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
     let now = process.log.lock().read(after, most);
     if wait.is_zero() || !now.chunks.is_empty() || now.closed {
         return answer(session, &id, &now);

@@ -6,6 +6,9 @@ use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 
 use super::{Process, Session, Slot};
 
+/// Time limit for a client to receive the last events during a shutdown.
+const DELIVERY: Duration = Duration::from_secs(2);
+
 impl Session {
     /// Ends every process in parallel, in order, and gives the client time to receive their events.
     pub(crate) async fn wind_down(&self) {
@@ -29,7 +32,7 @@ impl Session {
             }
         };
         tokio::select! {
-            _ = tokio::time::timeout(Duration::from_secs(2), deliver) => {}
+            _ = tokio::time::timeout(DELIVERY, deliver) => {}
             () = self.hurry.cancelled() => {}
         }
     }

@@ -19,6 +19,9 @@ use crate::labels::Mark;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Delivery};
 
+/// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
+const UNDO_LIMIT: Duration = Duration::from_secs(10);
+
 /// Time in which a creation with a lost response may still take effect: of 100 with a dropped client,
 /// 43 became visible only after an immediate check.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(120);
@@ -238,7 +241,7 @@ async fn undo(engine: &Arc<Engine>, id: &str, undoing: Undoing) {
         remove_until_absent(&engine, &container, |_| {}).await;
         drop(undoing);
     });
-    if timeout(Duration::from_secs(10), removal).await.is_err() {
+    if timeout(UNDO_LIMIT, removal).await.is_err() {
         warn!(container = id, "a failed launch is still being undone");
     }
 }

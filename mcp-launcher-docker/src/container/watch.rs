@@ -14,6 +14,9 @@ use super::Container;
 use super::remove::{Said, until_absent};
 use crate::engine::{Meaning, NOT_RUNNING, OomStream, State, WaitStream};
 
+/// Longest time from the proof of removal to the exit code.
+const LATE_CODE: Duration = Duration::from_millis(500);
+
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
 /// Longest time from the exit code to an out-of-memory event, which another thread sends.
@@ -112,7 +115,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         remove(&container, said).await;
         if exit.is_none() {
             // The exit code arrives on another connection.
-            let late = timeout(Duration::from_millis(500), ended).await;
+            let late = timeout(LATE_CODE, ended).await;
             exit = late.ok().map(|(status, _)| status);
         }
     }

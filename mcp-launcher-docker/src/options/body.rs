@@ -19,6 +19,8 @@ use serde_json::{Map, Value};
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin};
 use crate::supervised::Supervision;
 
+const PIDS: u32 = 512;
+
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {
     pub(crate) image: String,
@@ -152,7 +154,7 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: (!options.cap_add.is_empty()).then(|| options.cap_add.clone()),
         security_opt: (!security.is_empty()).then_some(security),
-        pids_limit: Some(options.pids_limit.unwrap_or(512).into()).filter(|&limit| limit > 0),
+        pids_limit: Some(options.pids_limit.unwrap_or(PIDS).into()).filter(|&limit| limit > 0),
         memory,
         memory_swap: memory,
         nano_cpus: options.cpus.map(nano_cpus).transpose()?,

@@ -24,6 +24,9 @@ use crate::ledger::{self, ForeignLedger, ForeignLedgers, Home, Place};
 use crate::machine;
 use verdict::{Ledgers, Me, Verdict, Why, judge};
 
+/// Time limit of one removal, after which it is reported as failed.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
+
 pub(crate) const PARALLEL: usize = 8;
 
 /// Time limit of the first answer of an engine that may be gone: others are waiting for theirs.
@@ -232,7 +235,7 @@ impl Search<'_> {
         let mut ended = futures_util::stream::iter(orphans)
             .map(|found| async move {
                 let removal = remove_until_absent(engine, &found.id, |_| {});
-                let removed = timeout(Duration::from_secs(15), removal).await.is_ok();
+                let removed = timeout(REMOVAL_LIMIT, removal).await.is_ok();
                 (found, removed)
             })
             .buffer_unordered(PARALLEL);

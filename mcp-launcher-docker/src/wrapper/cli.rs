@@ -11,6 +11,8 @@ use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+const LIMIT: Duration = Duration::from_secs(20);
+
 #[derive(Clone)]
 pub(super) struct Cli {
     pub(super) program: OsString,
@@ -61,7 +63,7 @@ impl Cli {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
-        let output = match timeout(Duration::from_secs(20), command.output()).await {
+        let output = match timeout(LIMIT, command.output()).await {
             Ok(output) => output?,
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         };

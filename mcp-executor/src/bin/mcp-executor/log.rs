@@ -9,6 +9,8 @@ use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuar
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Starts the log on stderr. Dropping the guard flushes the queue for up to a second.
 pub(crate) fn begin() -> WorkerGuard {
     let (lines, guard) = NonBlockingBuilder::default()
@@ -35,7 +37,7 @@ pub(crate) fn last_words(text: String) {
         eprintln!("mcp-executor: {text}");
         let _ = written.send(());
     });
-    let _ = done.recv_timeout(Duration::from_secs(1));
+    let _ = done.recv_timeout(LAST_WORDS);
 }
 
 /// A lossy queue, and the number of lost lines that the log has reported.

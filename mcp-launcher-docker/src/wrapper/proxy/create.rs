@@ -31,6 +31,8 @@ const LATE: Duration = match cfg!(test) {
     false => LATE_CREATE,
 };
 
+const BODY: Duration = Duration::from_secs(60);
+
 pub(super) async fn create(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
@@ -48,7 +50,7 @@ pub(super) async fn create(
         biased;
         // Waiters for the fence must not wait for this client.
         () = shared.fence.closed() => return answer::ending(),
-        body = timeout(Duration::from_secs(60), read(body)) => body,
+        body = timeout(BODY, read(body)) => body,
     };
     let body = match body {
         Ok(Ok(body)) => body,
