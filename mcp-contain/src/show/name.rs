@@ -168,7 +168,6 @@ mod tests {
                 "thing",
             ),
             ("srt --settings /x/srt.json npx -y thing", "thing"),
-            ("nono run --allow-cwd --profile p -- uvx thing", "thing"),
             ("codex sandbox -c a=SECRET -- npx thing", "thing"),
             ("codex mcp-server", "codex"),
         ] {

@@ -68,12 +68,6 @@ const RUNNERS: &[Runner] = &[
     ),
     runner("bwrap", "", BWRAP_FLAGS, BWRAP_VALUED),
     runner("srt", "", "-d --debug", "-s --settings"),
-    runner(
-        "nono",
-        "run",
-        "--allow-cwd --block-net --silent -s",
-        "--allow --profile --read --workdir --write -a -p -r -w",
-    ),
     runner("codex", "sandbox", "", "-C -c --cd --config --profile"),
     runner("sh bash dash", "", "-e -i -l -u -x --login", "-o"),
     runner(
