@@ -189,7 +189,9 @@ pub(crate) fn end(seen: &Seen) -> End {
             _ => End::Unproven("the pod was deleted before anything was told of it".to_owned()),
         };
     };
-    let terminated = pod.all_terminated() || init_has_failed(seen, pod);
+    // A failed init container lets nothing else start.
+    let after_init = pod.failed_init().is_some() && all_created_terminated(seen, pod);
+    let terminated = pod.all_terminated() || after_init;
     if seen.object == Object::Present {
         let exit = pod.exit();
         return match exit {
@@ -231,12 +233,6 @@ fn never_ran(seen: &Seen, pod: &Facts) -> Option<&'static str> {
         true if all_created_terminated(seen, pod) => Some(REST_NEVER_STARTED),
         _ => None,
     }
-}
-
-/// Returns whether an init container failed and every created container has ended, so that nothing
-/// else can start.
-fn init_has_failed(seen: &Seen, pod: &Facts) -> bool {
-    pod.failed_init().is_some() && all_created_terminated(seen, pod)
 }
 
 fn all_created_terminated(seen: &Seen, pod: &Facts) -> bool {

@@ -49,7 +49,9 @@ pub(super) async fn come_up(
         let sign = tokio::select! {
             biased;
             start = waiting.for_start(job, &mut seen) => match start? {
-                Start::Ended => return ended_early(job),
+                // A supervised server was not started before the attach.
+                Start::Ended if job.plan.supervised => return Err(ended()),
+                Start::Ended => return Ok(None),
                 _ => Sign::Status,
             },
             sign = early.may_run(started) => sign,
@@ -134,14 +136,6 @@ impl Early {
                 Sign::Time
             }
         }
-    }
-}
-
-/// Returns the outcome for a server that ended before the attach. A supervised one never started.
-fn ended_early(job: &Job) -> Result<Ready, ClusterError> {
-    match job.plan.supervised {
-        true => Err(ended()),
-        false => Ok(None),
     }
 }
 

@@ -202,7 +202,10 @@ impl Watcher {
             () = wire.output_ended.cancelled() => {}
             () = wire.leaving.cancelled() => {}
         }
-        let reason = wire.closed_half();
+        let reason = match wire.leaving.is_cancelled() {
+            true => EndReason::InputClosed,
+            false => EndReason::OutputClosed,
+        };
         match timeout(EXIT_AFTER_STREAM, exited).await {
             Ok(exit) => died(exit),
             Err(_) => Death { reason, exit: None },

@@ -9,11 +9,6 @@ use super::registry::LauncherRegistry;
 use crate::document::{Format, Misfit, Node, Value};
 use crate::fleet::FleetServer;
 
-type Table = &'static [&'static str];
-
-const JSON_TABLES: [Table; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
-const TOML_TABLES: [Table; 1] = [&["mcp_servers"]];
-
 /// Reads configurations.
 pub struct ConfigReader<'a> {
     launchers: &'a LauncherRegistry,
@@ -140,9 +135,9 @@ impl<'a> ConfigReader<'a> {
 }
 
 fn tables(root: &Node, format: Format) -> Vec<&Node> {
-    let keys: &[Table] = match format {
-        Format::Json => &JSON_TABLES,
-        Format::Toml => &TOML_TABLES,
+    let keys: &[&[&str]] = match format {
+        Format::Json => &[&["mcpServers"], &["servers"], &["mcp", "servers"]],
+        Format::Toml => &[&["mcp_servers"]],
     };
     let mut tables = Vec::new();
     for keys in keys {

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use crate::client::SkippedLines;
 use crate::launch::BoxRead;
 use crate::lock::Lock;
-use crate::terminate::{EndReason, ServerStdin};
+use crate::terminate::ServerStdin;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -55,13 +55,6 @@ impl Connection {
 
     pub(crate) fn in_flight(&self) -> usize {
         self.pending.len()
-    }
-
-    pub(crate) fn closed_half(&self) -> EndReason {
-        match self.leaving.is_cancelled() {
-            true => EndReason::InputClosed,
-            false => EndReason::OutputClosed,
-        }
     }
 
     /// Cancels every request in flight on the server, after the requests themselves, and refuses

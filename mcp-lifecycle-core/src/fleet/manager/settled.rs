@@ -9,10 +9,8 @@ use crate::fleet::slots::effect::SlotId;
 use crate::fleet::{ServerManager, ServerState, StartOutcome};
 use crate::terminate::{EndReason, TerminateError};
 
-type Name = Arc<str>;
-
 /// Lets a successor take over when it is ready, and drops it when it fails.
-pub(super) fn succeed(manager: &ServerManager, name: Name, slot: SlotId) {
+pub(super) fn succeed(manager: &ServerManager, name: Arc<str>, slot: SlotId) {
     let engine = Arc::clone(&manager.engine);
     let declared = Arc::clone(&manager.declared);
     tokio::spawn(async move {
