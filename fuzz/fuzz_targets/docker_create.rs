@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-/// What `rewrite` takes of these modules, which reach the engine.
+/// Stands for the parts of these modules that `rewrite` needs, and reaches no engine.
 mod labels {
     use std::collections::HashMap;
 

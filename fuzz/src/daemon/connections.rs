@@ -307,7 +307,7 @@ impl World {
         }
         let followed = self.followed.entry((session, name)).or_default();
         let (order, received) = (&mut followed.order, &mut followed.received);
-        let order = order.get_or_insert_with(Sequencer::new);
+        let order = order.get_or_insert_with(Sequencer::default);
         assert!(seq <= order.last() + 1, "{seq} after {}", order.last());
         order.accept(
             Some(seq),

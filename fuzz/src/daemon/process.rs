@@ -17,7 +17,7 @@ pub fn output(bytes: &[u8]) {
     const WINDOW: usize = 1000;
     let mut choices = Choices(bytes);
     let mut log = Log::new(Keep::Acknowledged, WINDOW, Grant::default());
-    let mut sequencer = Sequencer::new();
+    let mut sequencer = Sequencer::default();
     let (mut produced, mut received, mut consumed) = (0_u64, 0_u64, 0_u64);
     let mut generation = 1;
     log.reattached(generation);

@@ -67,7 +67,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// What the list, a look by id and the events say about a container. They may contradict.
+    /// Returns what the list, a look by id and the events say about a container. They may contradict.
     pub(crate) fn all_about(&self, id: &str) -> String {
         let row = self.docker(&["ps", "-a", "--no-trunc", "--filter", &format!("id={id}")]);
         let inspected = self
