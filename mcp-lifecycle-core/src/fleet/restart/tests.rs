@@ -81,6 +81,78 @@ fn settings_are_brought_within_their_bounds() {
     assert_eq!(policy.jitter_percent(200).jitter_percent, 100);
 }
 
+/// One of the events that may come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    StartFails,
+    /// After this many seconds of uptime.
+    Dies(u64),
+    Reset,
+    /// A budget of this many restarts.
+    Budget(Option<u32>),
+}
+
+/// Follows one order of events, each a second after the one before.
+fn follow(order: &[Input]) {
+    const PAUSES: [u32; 7] = [1, 2, 4, 8, 16, 32, 60];
+    let policy = |budget| RestartPolicy::new().max_restarts(budget).jitter_percent(0);
+    let mut restarts = Restarts::new(policy(Some(2)));
+    let (mut budget, mut series, mut last) = (Some(2), 0, Time::ZERO);
+    for (now, &input) in (1..).map(|now| now * SECOND).zip(order) {
+        let uptime = match input {
+            Input::Reset => {
+                restarts.reset();
+                series = 0;
+                continue;
+            }
+            Input::Budget(new) => {
+                restarts.set_policy(policy(new));
+                budget = new;
+                continue;
+            }
+            Input::StartFails => None,
+            Input::Dies(uptime) => Some(uptime),
+        };
+        series = match uptime {
+            Some(60..) => 1,
+            _ => series + 1,
+        };
+        last = now;
+        let expected = match budget {
+            Some(budget) if series as u32 > budget => Verdict::Exhausted(Some(now + 600 * SECOND)),
+            _ => Verdict::RetryAt(now + PAUSES[series - 1] * SECOND),
+        };
+        let verdict = restarts.failed(uptime.map(Duration::from_secs), now, 7);
+        assert_eq!(verdict, expected, "{order:?}");
+        assert_eq!(restarts.failures() as usize, series, "{order:?}");
+        assert_eq!(restarts.forget_at(), Some(last + 600 * SECOND), "{order:?}");
+    }
+    let forgotten = match series {
+        0 => Time::ZERO,
+        _ => last + 600 * SECOND,
+    };
+    assert_eq!(restarts.forget_at(), Some(forgotten), "{order:?}");
+}
+
+#[test]
+fn every_order_of_failures_keeps_to_the_budget() {
+    const INPUTS: [Input; 6] = [
+        Input::StartFails,
+        Input::Dies(59),
+        Input::Dies(60),
+        Input::Reset,
+        Input::Budget(Some(1)),
+        Input::Budget(None),
+    ];
+    const LENGTH: u32 = 6;
+    let number = INPUTS.len().pow(LENGTH);
+    for nth in 0..number {
+        let input = |at| INPUTS[nth / INPUTS.len().pow(at) % INPUTS.len()];
+        follow(&(0..LENGTH).map(input).collect::<Vec<_>>());
+    }
+    println!("{number} orders of failures");
+}
+
 proptest! {
     #[test]
     fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64, jitter in 0u8..=100) {

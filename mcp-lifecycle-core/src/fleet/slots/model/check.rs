@@ -87,13 +87,19 @@ impl World {
 
     /// Checks the invariants that always hold.
     pub(super) fn check(&self) {
-        assert!(self.processes.len() <= MAX_LIVE, "over the limit");
+        assert!(
+            self.processes.len() <= self.limits.max_live,
+            "over the limit"
+        );
         let starting = self
             .processes
             .values()
             .filter(|p| p.state == State::Starting)
             .count();
-        assert!(starting <= MAX_STARTING, "over the limit of starts");
+        assert!(
+            starting <= self.limits.max_starting,
+            "over the limit of starts"
+        );
         for (id, process) in &self.processes {
             let slot = self
                 .table

@@ -1,7 +1,8 @@
-//! The model test: random interleavings against a simulated world.
+//! The model test: random interleavings, and every short one, against a simulated world.
 
 mod check;
 mod op;
+mod orders;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,11 +81,14 @@ enum State {
     Stuck,
 }
 
-const MAX_LIVE: usize = 4;
-const MAX_STARTING: usize = 2;
+const LIMITS: Limits = Limits {
+    max_live: 4,
+    max_starting: 2,
+};
 
 struct World {
     table: Table<Server>,
+    limits: Limits,
     now: Time,
     processes: BTreeMap<SlotId, Process>,
     waiters: BTreeMap<WaiterId, SlotId>,
@@ -118,12 +122,10 @@ fn pick<T: Copy>(from: impl IntoIterator<Item = T>, nth: usize) -> Option<T> {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(limits: Limits) -> Self {
         Self {
-            table: Table::new(Limits {
-                max_live: MAX_LIVE,
-                max_starting: MAX_STARTING,
-            }),
+            table: Table::new(limits),
+            limits,
             now: Duration::from_secs(1),
             processes: BTreeMap::new(),
             waiters: BTreeMap::new(),
@@ -268,6 +270,55 @@ impl World {
         }
     }
 
+    fn step(&mut self, op: Op) {
+        self.apply(op);
+        self.obey();
+        self.check();
+    }
+
+    /// Checks that a shutdown leaves nothing, once every end succeeds, some after failures.
+    fn shut_down(&mut self) {
+        self.step(Op::Shutdown);
+        while let Some((&id, process)) = self.processes.iter().next() {
+            match process.state {
+                State::Stuck => self.apply(Op::Tick { seconds: 300 }),
+                _ => self.end(id, true),
+            }
+            self.obey();
+            self.check();
+        }
+        let table = &self.table;
+        assert!(table.is_empty(), "something is left: {table:?}");
+        assert_eq!(table.next_deadline(), None);
+    }
+
+    /// Checks that no waiter is left, once leases are returned, starts succeed and ends are proven.
+    fn answer_all(&mut self) {
+        for _ in 0..1000 {
+            if self.waiters.is_empty() {
+                return;
+            }
+            let ops = [
+                Op::StartSucceeds { nth: 0 },
+                Op::Ended {
+                    nth: 0,
+                    proven: true,
+                },
+                Op::Release {
+                    nth: 0,
+                    twice: false,
+                },
+                Op::Busy {
+                    nth: 0,
+                    busy: false,
+                },
+                Op::Tick { seconds: 5 },
+            ];
+            ops.into_iter().for_each(|op| self.step(op));
+        }
+        panic!("waits for ever: {:?}", self.waiters);
+    }
+
     fn end(&mut self, id: SlotId, proven: bool) {
         let generation = self.processes[&id].generation;
         self.entropy += 1;
@@ -286,53 +337,22 @@ proptest! {
 
     #[test]
     fn no_interleaving_breaks_the_promises(ops in prop::collection::vec(op(), 1..200)) {
-        let mut world = World::new();
+        let mut world = World::new(LIMITS);
         for op in ops {
             world.apply(op);
             world.obey();
             world.check();
         }
-        world.table.close(&EndReason::Shutdown, world.now);
-        world.obey();
-        world.check();
-        // Every end succeeds finally, some after failures.
-        while let Some((&id, process)) = world.processes.iter().next() {
-            match process.state {
-                State::Stuck => world.apply(Op::Tick { seconds: 300 }),
-                _ => world.end(id, true),
-            }
-            world.obey();
-            world.check();
-        }
-        prop_assert!(world.table.is_empty(), "something is left: {:?}", world.table);
-        prop_assert_eq!(world.table.next_deadline(), None);
+        world.shut_down();
     }
 
     #[test]
     fn whoever_waits_is_answered_when_every_start_succeeds(ops in prop::collection::vec(op(), 1..100)) {
-        let mut world = World::new();
+        let mut world = World::new(LIMITS);
         for op in ops.into_iter().filter(|op| !matches!(op, Op::Shutdown)) {
             world.apply(op);
             world.obey();
         }
-        // Leases are returned, starts succeed, ends are proven: no waiter is left.
-        for _ in 0..1000 {
-            if world.waiters.is_empty() {
-                break;
-            }
-            let ops = [
-                Op::StartSucceeds { nth: 0 },
-                Op::Ended { nth: 0, proven: true },
-                Op::Release { nth: 0, twice: false },
-                Op::Busy { nth: 0, busy: false },
-                Op::Tick { seconds: 5 },
-            ];
-            for op in ops {
-                world.apply(op);
-                world.obey();
-                world.check();
-            }
-        }
-        prop_assert!(world.waiters.is_empty(), "waits for ever: {:?}", world.waiters);
+        world.answer_all();
     }
 }
