@@ -2,6 +2,7 @@
 
 mod bounds;
 mod ends;
+mod orders;
 mod random;
 
 use std::time::Duration;

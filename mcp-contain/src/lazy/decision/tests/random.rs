@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Call,
     List,
     Discover,
@@ -48,7 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A host and the servers that it gets, one after the other.
-struct World {
+pub(super) struct World {
     relay: Relay,
     now: u64,
     next: u64,
@@ -70,7 +70,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new(is_cached: bool) -> Self {
         Self {
             relay: Relay::new(policy()),
             now: 0,
@@ -85,7 +85,7 @@ impl World {
             asked: BTreeSet::new(),
             to_answer: Vec::new(),
             generation: 0,
-            cache: None,
+            cache: is_cached.then(|| known(7)),
         }
     }
 
@@ -191,7 +191,34 @@ impl World {
         self.act(todo, b"", Some(number));
     }
 
-    fn step(&mut self, step: &Step) {
+    /// Returns each step that may come next.
+    pub(super) fn next_steps(&self) -> Vec<Step> {
+        let mut all = vec![
+            Step::Call,
+            Step::List,
+            Step::Ping,
+            Step::Notify,
+            Step::Wait(601),
+        ];
+        let open = self.open.iter().enumerate();
+        let cancellable = open.filter(|(_, number)| **number != 0);
+        all.extend(cancellable.map(|(nth, _)| Step::Cancel(nth)));
+        all.extend((0..self.to_answer.len()).map(Step::Respond));
+        if self.next == 0 {
+            all.extend([Step::Initialize, Step::Discover]);
+        }
+        if let Some(is_closed) = self.server {
+            all.extend((0..self.has.len()).map(Step::Reply));
+            all.extend([Step::Log, Step::Crash]);
+            all.push(match is_closed {
+                true => Step::Leave,
+                false => Step::Ask,
+            });
+        }
+        all
+    }
+
+    pub(super) fn step(&mut self, step: &Step) {
         match *step {
             Step::Call => self.ask(Method::Other),
             Step::List => self.ask(Method::List("tools")),
@@ -262,8 +289,22 @@ impl World {
         }
     }
 
-    /// Servers and hosts that answer everything.
-    fn settle(&mut self) {
+    /// Checks how it ends with servers and hosts that answer everything.
+    pub(super) fn settle(&mut self) {
+        self.come_to_rest();
+        assert!(self.open.is_empty(), "lost: {:?}", self.open);
+        for (number, count) in &self.answered {
+            assert_eq!(*count, 1, "request {number}");
+        }
+        for number in &self.calls {
+            let given = self.given.get(number);
+            assert!(given.is_none_or(|&count| count == 1), "call {number}");
+        }
+        let relay = &self.relay;
+        assert!(relay.flight.is_empty() && relay.asked.is_empty() && relay.own.is_empty());
+    }
+
+    fn come_to_rest(&mut self) {
         for _ in 0..1000 {
             while !self.to_answer.is_empty() {
                 self.step(&Step::Respond(0));
@@ -285,19 +326,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn no_request_is_lost_or_answered_twice_and_no_server_is_ended_in_use(steps in steps(), is_cached: bool) {
-        let mut world = World::new();
-        world.cache = is_cached.then(|| known(7));
+        let mut world = World::new(is_cached);
         for step in &steps {
             world.step(step);
         }
         world.settle();
-        prop_assert!(world.open.is_empty(), "lost: {:?}", world.open);
-        for (number, count) in &world.answered {
-            prop_assert_eq!(*count, 1, "request {}", number);
-        }
-        for number in &world.calls {
-            prop_assert!(world.given.get(number).is_none_or(|&count| count == 1), "call {}", number);
-        }
-        prop_assert!(world.relay.flight.is_empty() && world.relay.asked.is_empty() && world.relay.own.is_empty());
     }
 }
