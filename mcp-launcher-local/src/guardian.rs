@@ -9,25 +9,37 @@ use mcp_lifecycle_core::launch::{
     StepError, TerminationSemantics,
 };
 use mcp_tree::Guarded;
-pub(crate) use mcp_tree::plan::Plan;
-pub(crate) use mcp_tree::probe::{Found, known, probe};
+pub(crate) use mcp_tree::plan::{Plan, Why};
 
 use crate::blocking::blocking;
 use crate::command::Command;
 use crate::{pipes, sys};
 
-/// A tree that has just been started, and its command.
-pub(crate) type Starting = (Arc<Guarded>, Command);
+/// A server behind a guardian that has just been started. Kills everything if dropped.
+pub(crate) struct Starting {
+    launched: LaunchedServer,
+    tree: Arc<Guarded>,
+    command: Command,
+}
 
 /// Starts a guardian, which starts `command`.
-pub(crate) fn spawn(
-    command: Command,
-    plan: Plan,
-) -> Result<(LaunchedServer, Starting), LaunchErrorKind> {
+pub(crate) fn spawn(command: Command, plan: Plan) -> Result<Starting, LaunchErrorKind> {
     let (ours, theirs) = pipes::open()?;
     let tree = Guarded::launch(&command, theirs.each_ref().map(|it| it.as_fd()), plan)?;
     let server = Arc::new(GuardedServer(Arc::clone(&tree)));
-    Ok((ours.launched(server), (tree, command)))
+    Ok(Starting {
+        launched: ours.launched(server),
+        tree,
+        command,
+    })
+}
+
+impl Starting {
+    /// Waits until the server's program runs, or has ended.
+    pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
+        self.tree.started(&self.command).await?;
+        Ok(self.launched)
+    }
 }
 
 #[derive(Debug)]

@@ -13,8 +13,13 @@ use mcp_lifecycle_core::launch::{
 
 use crate::blocking::blocking;
 use crate::command::Command;
+#[cfg(unix)]
+use crate::group as alone;
+#[cfg(target_os = "linux")]
+use crate::guardian;
+#[cfg(windows)]
+use crate::job as alone;
 use crate::level::Isolation;
-use crate::plan::Plan;
 use crate::{orphans, sys};
 use mcp_tree::resolve::resolve;
 
@@ -175,10 +180,24 @@ impl ServerLauncher for LocalLauncher {
                 let recorder = resolve(OsStr::new("mcp-contain"), &command.env, recorder).ok();
                 mcp_tree::direct::replace(&mut command, DIRECT_AGE, recorder.as_deref());
             }
-            plan.spawn(command, grace)
+            match plan {
+                #[cfg(target_os = "linux")]
+                Plan::Guardian(mut plan) => {
+                    plan.grace = grace;
+                    guardian::spawn(command, plan).map(Spawned::Starting)
+                }
+                Plan::Alone(containment) => {
+                    // Nothing acts once the host is gone.
+                    let _ = grace;
+                    alone::spawn(&command, containment).map(Spawned::Running)
+                }
+            }
         });
-        let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
-        spawned.started().await.map_err(fail)
+        match spawned.await.and_then(|spawned| spawned).map_err(fail)? {
+            #[cfg(target_os = "linux")]
+            Spawned::Starting(starting) => starting.started().await.map_err(fail),
+            Spawned::Running(launched) => Ok(launched),
+        }
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
@@ -192,6 +211,74 @@ impl ServerLauncher for LocalLauncher {
 fn unknown() -> Containment {
     Containment::new("not known yet", Reach::Nothing)
         .fallback("the first launch finds out what this machine allows")
+}
+
+enum Spawned {
+    #[cfg(target_os = "linux")]
+    Starting(guardian::Starting),
+    Running(LaunchedServer),
+}
+
+/// The containment of the next server: decided once, and then carried out.
+enum Plan {
+    #[cfg(target_os = "linux")]
+    Guardian(guardian::Plan),
+    /// A process group or, on Windows, a job object.
+    Alone(Containment),
+}
+
+#[cfg(target_os = "linux")]
+impl Plan {
+    /// Returns the best plan at this level. The first call tries it out, for some milliseconds.
+    fn choose(isolation: Isolation) -> Self {
+        match isolation {
+            Isolation::ProcessGroup => Self::Alone(alone::containment()),
+            Isolation::Guardian => Self::of(guardian::Plan::best(false, true)),
+            Isolation::PidNamespace => Self::of(guardian::Plan::best(true, true)),
+        }
+    }
+
+    /// Like [`choose`](Self::choose), but `None` if that would have to try something.
+    fn known(isolation: Isolation) -> Option<Self> {
+        match isolation {
+            Isolation::ProcessGroup => Some(Self::Alone(alone::containment())),
+            Isolation::Guardian => guardian::Plan::known(false).map(Self::of),
+            Isolation::PidNamespace => guardian::Plan::known(true).map(Self::of),
+        }
+    }
+
+    fn of(best: Result<guardian::Plan, guardian::Why>) -> Self {
+        match best {
+            Ok(plan) => Self::Guardian(plan),
+            Err(why) => Self::Alone(alone::containment().fallback(format!("no guardian: {why}"))),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Plan {
+    fn choose(isolation: Isolation) -> Self {
+        let containment = alone::containment();
+        let is_fallback = cfg!(unix) && isolation != Isolation::ProcessGroup;
+        Self::Alone(match is_fallback {
+            true => containment.fallback("no guardian: there is one on Linux only"),
+            false => containment,
+        })
+    }
+
+    fn known(isolation: Isolation) -> Option<Self> {
+        Some(Self::choose(isolation))
+    }
+}
+
+impl Plan {
+    fn containment(&self) -> Containment {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Guardian(plan) => plan.containment(),
+            Self::Alone(containment) => containment.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

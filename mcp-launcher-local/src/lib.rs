@@ -60,7 +60,6 @@ mod launcher;
 mod level;
 #[cfg(unix)]
 mod pipes;
-mod plan;
 #[cfg(unix)]
 mod sys;
 #[cfg(feature = "transport")]

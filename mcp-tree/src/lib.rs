@@ -43,9 +43,6 @@ pub mod orphans;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod plan;
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub mod probe;
 #[doc(hidden)]
 pub mod resolve;
 #[cfg(target_os = "linux")]

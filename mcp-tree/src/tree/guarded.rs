@@ -15,7 +15,7 @@ use crate::conclusion::{Conclusion, Event, decide};
 use crate::ending::{Ending, State};
 use crate::identity::Cookie;
 use crate::orphans::Entry;
-use crate::probe::Why;
+use crate::plan::Why;
 use crate::program::GuardianHandle;
 use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
@@ -219,12 +219,7 @@ mod tests {
             identity: None,
             entry: None,
             leaf: Err("none".to_owned()),
-            plan: Plan {
-                cgroups: Err("none".into()),
-                pid_namespace: false,
-                grace: Duration::ZERO,
-                fallback: None,
-            },
+            plan: Plan::new(Err("none".into()), None),
         };
         (Guarded::new(guardian, place), pid)
     }

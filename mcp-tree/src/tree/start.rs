@@ -17,7 +17,6 @@ use crate::identity::{self, Cookie};
 use crate::launch::{Prepared, UNDO_LIMIT, explain, new_leaf, no_guardian};
 use crate::orphans::{self, Entry};
 use crate::plan::Plan;
-use crate::probe::probe;
 use crate::program::{self, Attached, GuardianHandle, SpawnRequest};
 use crate::sys;
 
@@ -180,7 +179,7 @@ pub(crate) struct Attaching(Option<(Attached, Place, String)>);
 impl Attaching {
     pub(crate) fn new(command: &mut StdCommand, options: &Options) -> io::Result<Self> {
         sys::own_servers()?;
-        let plan = Plan::guardian(&probe(false, true)).map_err(|why| {
+        let plan = Plan::best(false, true).map_err(|why| {
             let why = format!("this machine has no guardian: {why}");
             io::Error::new(io::ErrorKind::Unsupported, why)
         })?;

@@ -394,13 +394,9 @@ impl Start<'_> {
 
     /// Returns the beginning of each line of the report.
     fn beginning(&self, no_cgroup: Option<&String>) -> CString {
-        let plan = Plan {
-            cgroups: no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into())),
-            pid_namespace: self.wrapper.require == Require::PidNamespace,
-            grace: self.wrapper.grace,
-            fallback: None,
-        };
-        let containment = plan.containment();
+        let cgroups = no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into()));
+        let with_namespace = self.wrapper.require == Require::PidNamespace;
+        let containment = Plan::new(cgroups, with_namespace.then_some(Ok(()))).containment();
         let id = self.server.identity.map(|it| it.serial());
         let id = id.map_or_else(String::new, |id| format!("{id:016x}"));
         let mut line = Line::new();
