@@ -33,9 +33,6 @@ pub mod direct;
 #[doc(hidden)]
 pub mod ending;
 #[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub mod launch;
-#[cfg(target_os = "linux")]
 mod login;
 #[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
 #[doc(hidden)]

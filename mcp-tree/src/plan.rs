@@ -13,9 +13,8 @@ use mcp_lifecycle_core::launch::{Containment, ErrorChain, Reach};
 use mcp_lifecycle_core::lock::Lock;
 
 use crate::cgroup::{self, Leaf};
-use crate::launch::{Outcome, new_leaf, outcome, stage_name};
 use crate::program::protocol::Stage;
-use crate::program::{self, SpawnGuardianError, SpawnRequest};
+use crate::program::{self, Outcome, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
 /// Finds out which containment a wrapped server has on this machine, without a record. Blocks for
@@ -199,7 +198,7 @@ fn try_cgroup(is_recorded: bool) -> Result<&'static Path, Failure> {
             .map_err(|error| failed("it cannot be written down", &error))?,
         _ => None,
     };
-    let joined = new_leaf(parent, server.as_ref())
+    let joined = Leaf::create(parent, server.as_ref())
         .map_err(|error| failed("none can be made below this process's own", &error))
         .and_then(|leaf| try_one(Some(&leaf), false));
     if let Some(entry) = entry {
@@ -273,11 +272,11 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
     if let Err(error) = guardian.try_reap() {
         sys::shielded(|| tracing::debug!(%error, "another part of the host has reaped the probe"));
     }
-    match outcome(&guardian, Duration::ZERO) {
+    match guardian.outcome(Duration::ZERO) {
         Outcome::Failed(Stage::Exec, _) => Ok(()),
         Outcome::Failed(stage, errno) => {
             let error = io::Error::from_raw_os_error(errno);
-            Err(failed(stage_name(stage), &error))
+            Err(failed(stage.failure(), &error))
         }
         _ => Err(Failure::Passing("the probe did not report".to_owned())),
     }

@@ -13,6 +13,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs, statfs};
 
+use crate::identity::{Cookie, random};
 use crate::sys::watch::{self, Interest};
 use crate::sys::{self, Pid, is_gone, reserve};
 
@@ -46,10 +47,14 @@ pub struct Doors {
 }
 
 impl Leaf {
-    /// Creates the cgroup `name` below `parent`. An existing one is an error: it may have been
-    /// killed before, or belong to another owner.
-    pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
-        let path = parent.join(name);
+    /// Creates the cgroup of a new server below `parent`, with a random name where the server has no
+    /// identity. An existing one is an error: it may have been killed before, or belong to another
+    /// owner.
+    pub fn create(parent: &Path, server: Option<&Cookie>) -> io::Result<Self> {
+        let path = parent.join(match server {
+            Some(server) => super::name(server),
+            None => format!("mcp-{:016x}{:016x}", random()?, random()?),
+        });
         DirBuilder::new().mode(0o755).create(&path)?;
         let depth = open_to_write(&path.join("cgroup.max.depth"));
         let _ = depth.and_then(|mut file| file.write_all(DEPTH_MAX));

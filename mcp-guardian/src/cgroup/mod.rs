@@ -19,20 +19,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::identity::{Cookie, HostId, random};
+use crate::identity::{Cookie, HostId};
 use crate::sys;
 
 /// Returns the name of a server's cgroup. It is unique, because it is the server's identity.
 pub fn name(server: &Cookie) -> String {
     format!("mcp-{}", server.token())
-}
-
-/// Returns the name of a new server's cgroup, which is random where the server has no identity.
-pub fn new_name(server: Option<&Cookie>) -> io::Result<String> {
-    match server {
-        Some(server) => Ok(name(server)),
-        None => Ok(format!("mcp-{:016x}{:016x}", random()?, random()?)),
-    }
 }
 
 /// Returns the name of the cgroup of a server of this host that this path leads into.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, sendmsg, shutdown};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 
-use super::protocol::{MESSAGE_MAX, Report, Request};
+use super::ending::UNPROVEN;
+use super::protocol::{MESSAGE_MAX, Report, Request, Stage};
 use super::unreaped::Unreaped;
 use crate::sys::{Child, continue_held, deadline, ends_within, kill_held, uninterrupted, waited};
 
@@ -41,6 +43,16 @@ pub enum Received<'a> {
     Nothing,
     /// There will be no more. Without a last report before, the guardian was killed.
     Closed,
+}
+
+/// The outcome of a start, by the guardian's reports.
+#[derive(Debug)]
+pub enum Outcome {
+    Started(u32),
+    Failed(Stage, i32),
+    Gone,
+    /// The guardian was killed, its reports cannot be received, or there is none in time.
+    Unknown,
 }
 
 impl GuardianHandle {
@@ -124,9 +136,26 @@ impl GuardianHandle {
         receive(&self.control, buffer)
     }
 
+    /// Receives reports up to the next outcome, and waits for it at most for `limit`. Blocks the
+    /// thread.
+    pub fn outcome(&self, limit: Duration) -> Outcome {
+        let outcome = self.wait_for(limit, |received| match received {
+            Received::Report(Report::Started { pid }) => Some(Outcome::Started(pid)),
+            Received::Report(Report::ExecFailed { stage, errno }) => {
+                Some(Outcome::Failed(stage, errno))
+            }
+            Received::Report(Report::Gone { flags, .. }) if flags & UNPROVEN == 0 => {
+                Some(Outcome::Gone)
+            }
+            Received::Report(_) | Received::Nothing => None,
+            Received::Closed => Some(Outcome::Unknown),
+        });
+        outcome.unwrap_or(Outcome::Unknown)
+    }
+
     /// Receives reports until `found` returns something. `None` after `limit`, or if they cannot be
     /// received. Blocks the thread.
-    pub fn wait_for<T>(
+    pub(super) fn wait_for<T>(
         &self,
         limit: Duration,
         found: impl FnMut(Received<'_>) -> Option<T>,
@@ -162,6 +191,42 @@ impl GuardianHandle {
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         }
+    }
+}
+
+impl Stage {
+    /// Returns what failed.
+    pub fn failure(self) -> &'static str {
+        match self {
+            Self::Setup => "the guardian could not set itself up",
+            Self::Fork => "the guardian could not create a process for the server",
+            Self::Cgroup => "the server could not join its cgroup",
+            Self::Chdir => "the working directory could not be entered",
+            Self::Exec => "the program could not be executed",
+            Self::Namespace => "the server's PID namespace could not be created",
+            Self::Subreaper => {
+                "the guardian could not become a subreaper (prctl PR_SET_CHILD_SUBREAPER; a sandbox may refuse it)"
+            }
+            Self::ChildExits => {
+                "the guardian could not wait for exits (signalfd; a sandbox may refuse it)"
+            }
+            Self::DeathSignal => {
+                "the server could not be tied to its guardian (prctl PR_SET_PDEATHSIG; a sandbox may refuse it)"
+            }
+        }
+    }
+}
+
+/// Returns how a guardian ended, by what [`try_reap`](GuardianHandle::try_reap) returned.
+pub fn how_it_ended(reaped: &io::Result<Option<ExitStatus>>) -> String {
+    match reaped {
+        Ok(Some(status)) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was killed (signal {signal})"),
+            (None, None) => format!("ended with {status}"),
+        },
+        Ok(None) => "ended and is held by a tracer".to_owned(),
+        Err(error) => format!("ended; its exit status is lost ({error})"),
     }
 }
 
@@ -216,5 +281,21 @@ impl Drop for GuardianHandle {
             self.resume();
             Unreaped::Held(Arc::clone(&self.pidfd)).leave();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_guardian_has_its_code_or_signal() {
+        let ended = |status| how_it_ended(&Ok(Some(ExitStatus::from_raw(status))));
+        assert_eq!(ended(9), "was killed (signal 9)");
+        assert_eq!(ended(0x80 | 6), "was killed (signal 6)");
+        assert_eq!(ended(126 << 8), "ended with code 126");
+        assert!(how_it_ended(&Ok(None)).contains("tracer"));
+        let error = io::Error::from_raw_os_error(libc::ECHILD);
+        assert!(how_it_ended(&Err(error)).contains("lost"));
     }
 }

@@ -15,7 +15,7 @@ mod unreaped;
 
 pub use adopter::adopter;
 pub use attach::Attached;
-pub use handle::{GuardianHandle, Received};
+pub use handle::{GuardianHandle, Outcome, Received, how_it_ended};
 #[doc(hidden)]
 pub use image::image;
 pub use image::{is_image, is_image_path};

@@ -10,10 +10,9 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 use super::guarded::Guarded;
 use crate::conclusion::{Event, FinalReport};
 use crate::ending::exit_status;
-use crate::launch::how_it_ended;
-use crate::program::Received;
 use crate::program::ending::UNPROVEN;
 use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
+use crate::program::{Received, how_it_ended};
 use crate::sys;
 use crate::sys::watch::Interest;
 

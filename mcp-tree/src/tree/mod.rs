@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! start ──── record, cgroup and guardian of a new tree, and their undoing
+//! attach ─── the same for a command of the standard library
 //! guarded ── the primitives of a running tree
 //! hear ───── receives the guardian's reports, and its end
 //! conclude ─ does what the `conclusion` asks for
@@ -9,11 +10,12 @@
 //! strays ─── ends processes outside the tree and cgroup, by their mark
 //! ```
 
+mod attach;
 mod conclude;
 mod guarded;
 mod hear;
 mod look;
-mod start;
+pub(crate) mod start;
 mod strays;
 
 use std::io;
@@ -24,10 +26,10 @@ use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::{Containment, ExitStatus, Gone, ReapReport, Remnant, StepError};
 
+pub(crate) use self::attach::Attaching;
 pub use self::guarded::Guarded;
 #[cfg(feature = "process-wrap")]
 pub(crate) use self::guarded::Reap;
-pub(crate) use self::start::Attaching;
 use crate::ending::State;
 use crate::program::protocol::Request;
 use crate::{orphans, sys};

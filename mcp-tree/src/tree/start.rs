@@ -1,24 +1,29 @@
-//! The start of a tree: by `posix_spawn` from a launcher's complete description, or by a command
-//! of the standard library, which forks.
+//! The start of a tree by `posix_spawn`, from a complete description: its record, its cgroup, and
+//! its guardian, which starts the program.
 
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::process::Command as StdCommand;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind};
 
-use super::guarded::{Guarded, Reap};
-use super::{Options, Tree, strays};
-use crate::cgroup::Leaf;
-use crate::command::{Command, new_identity, short_of, undone};
+use super::guarded::Guarded;
+use super::strays;
+use crate::cgroup::{Doors, Leaf};
+use crate::command::{Command, limit, short_of, undone, working_directory};
 use crate::ending::State;
 use crate::identity::{self, Cookie};
-use crate::launch::{Prepared, UNDO_LIMIT, explain, new_leaf, no_guardian};
 use crate::orphans::{self, Entry};
 use crate::plan::Plan;
-use crate::program::{self, Attached, GuardianHandle, SpawnRequest};
+use crate::program::protocol::Stage;
+use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
 use crate::sys;
+
+/// The time that a failed launch waits for the end of what it had started.
+pub(crate) const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
 /// The record and the cgroup of a tree that is about to start.
 #[derive(Debug)]
@@ -31,7 +36,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn prepare(identity: Option<Cookie>, plan: Plan) -> Result<Self, LaunchErrorKind> {
+    pub(super) fn prepare(identity: Option<Cookie>, plan: Plan) -> Result<Self, LaunchErrorKind> {
         sys::watch::start()
             .and_then(|()| strays::start())
             .map_err(|error| {
@@ -58,7 +63,7 @@ impl Place {
     }
 
     /// Ends the record: nothing was started, or nothing is left.
-    fn vacate(self) {
+    pub(super) fn vacate(self) {
         if let Some(entry) = self.entry {
             entry.end();
         }
@@ -69,7 +74,7 @@ impl Place {
 /// containment of this tree then states that.
 fn leaf(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
     let parent = plan.cgroups.as_ref().map_err(ToString::to_string)?;
-    new_leaf(parent, server).map_err(|error| {
+    Leaf::create(parent, server).map_err(|error| {
         crate::logged!(warn, %error, "a server starts without a cgroup of its own");
         format!("it could not be made: {error}")
     })
@@ -168,77 +173,88 @@ fn start(
     })
 }
 
-/// A guardian that starts with the next start of a command.
-///
-/// # Drop
-///
-/// Undoes a start that has failed, which takes five seconds at most.
+/// The parts of a request that follow from a command and its cgroup.
 #[derive(Debug)]
-pub(crate) struct Attaching(Option<(Attached, Place, String)>);
+pub(crate) struct Prepared {
+    program: CString,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    cwd: Option<CString>,
+    cgroup: Option<CString>,
+    pub(crate) doors: Option<Doors>,
+}
 
-impl Attaching {
-    pub(crate) fn new(command: &mut StdCommand, options: &Options) -> io::Result<Self> {
-        sys::own_servers()?;
-        let plan = Plan::best(false, true).map_err(|why| {
-            let why = format!("this machine has no guardian: {why}");
-            io::Error::new(io::ErrorKind::Unsupported, why)
-        })?;
-        let identity = new_identity().map_err(io::Error::other)?;
-        let mark = identity
-            .as_ref()
-            .map_or_else(Default::default, |it| it.variable());
-        command.env_remove(identity::KEEP);
-        match &identity {
-            Some(identity) => command.env(identity::VARIABLE, identity.to_string()),
-            None => command.env_remove(identity::VARIABLE),
-        };
-        let name = command.get_program().to_string_lossy().into_owned();
-        let place = Place::prepare(identity, plan).map_err(io::Error::other)?;
-        let leaf = place.leaf.as_ref().ok();
-        let attached = leaf.map(Leaf::open).transpose().and_then(|doors| {
-            let cgroup = leaf.map(Leaf::name).zip(doors.as_ref());
-            Attached::new(command, mark, cgroup, options.grace).map_err(io::Error::other)
-        });
-        match attached {
-            Ok(attached) => Ok(Self(Some((attached, place, name)))),
-            Err(error) => {
-                place.vacate();
-                Err(error)
-            }
-        }
+impl Prepared {
+    pub(crate) fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
+        let doors = leaf.map(Leaf::open).transpose();
+        let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
+        let argv = std::iter::once(&command.arg0).chain(&command.args);
+        Ok(Self {
+            program: c_string(command.program.as_os_str())?,
+            argv: argv.map(|word| c_string(word)).collect::<Result<_, _>>()?,
+            env: env(command)?,
+            cwd: cwd.transpose()?,
+            cgroup: leaf.map(|leaf| c_string(leaf.name())).transpose()?,
+            doors: doors.map_err(|error| short_of(error, "its new cgroup could not be opened"))?,
+        })
     }
 
-    /// Holds the guardian, which is this child, and returns when the program runs.
-    pub(crate) fn hold(mut self, child: u32, reap: Reap) -> io::Result<Tree> {
-        let (attached, place, name) = self.0.take().ok_or(io::ErrorKind::InvalidInput)?;
-        let (guardian, pid) = match attached.hold(child, UNDO_LIMIT) {
-            Ok(held) => held,
-            Err((error, attached)) => {
-                self.0 = Some((attached, place, name));
-                // Before the owner of the child, which may kill the guardian when it is dropped.
-                drop(self);
-                return Err(error);
-            }
-        };
-        let tree = Tree::of(Guarded::new(guardian, place));
-        let guarded = &tree.guarded;
-        *guarded.reap.lock() = Some(reap);
-        let _ = guarded.program.set(name);
-        guarded.note_start(pid);
-        if let Err(error) = guarded.watch() {
-            guarded.end_and_wait(UNDO_LIMIT);
-            return Err(error);
+    /// Returns a request without a grace, with these standard streams.
+    pub(crate) fn request<'a>(&'a self, streams: [BorrowedFd<'a>; 3]) -> SpawnRequest<'a> {
+        let [stdin, stdout, stderr] = streams;
+        SpawnRequest {
+            program: &self.program,
+            argv: &self.argv,
+            env: &self.env,
+            cwd: self.cwd.as_deref(),
+            stdout,
+            stderr,
+            record: Record {
+                cgroup: self.cgroup.as_deref(),
+                ..Record::default()
+            },
+            ..SpawnRequest::nothing(stdin).in_cgroup(self.doors.as_ref())
         }
-        Ok(tree)
     }
 }
 
-impl Drop for Attaching {
-    fn drop(&mut self) {
-        if let Some((attached, place, _)) = self.0.take()
-            && attached.undo(UNDO_LIMIT)
-        {
-            place.vacate();
-        }
+pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
+    const WHAT: &str = "the server's guardian could not be started";
+    let SpawnGuardianError::Failed { action, source } = error else {
+        return LaunchErrorKind::backend(WHAT, error);
+    };
+    limit(source).unwrap_or_else(|source| {
+        LaunchErrorKind::backend(WHAT, SpawnGuardianError::Failed { action, source })
+    })
+}
+
+/// Returns the environment of a command, its mark last: that is what its guardian
+/// [keeps](SpawnRequest::env).
+fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
+    let variable = |(name, value): (&OsString, &OsString)| {
+        let mut variable = name.clone();
+        variable.push("=");
+        variable.push(value);
+        CString::new(variable.into_vec()).map_err(nul)
+    };
+    let is_mark = |(name, _): &(&OsString, &OsString)| **name == *identity::VARIABLE;
+    let (marks, others): (Vec<_>, Vec<_>) = command.env.iter().partition(is_mark);
+    others.into_iter().chain(marks).map(variable).collect()
+}
+
+pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
+    match stage {
+        Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
+        Stage::Exec => command.explain(error),
+        _ => short_of(error, stage.failure()),
     }
+}
+
+pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
+    CString::new(text.as_bytes()).map_err(nul)
+}
+
+/// The specification is checked for NUL bytes; nothing else can contain any.
+fn nul(error: std::ffi::NulError) -> LaunchErrorKind {
+    LaunchErrorKind::backend("a NUL byte cannot be passed on", error)
 }

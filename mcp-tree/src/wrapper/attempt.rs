@@ -21,14 +21,12 @@ use super::{Require, WrapError, Wrapper, no_log, staying};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, new_identity, short_of};
 use crate::identity::{self, Cookie};
-use crate::launch::{
-    Outcome, Prepared, UNDO_LIMIT, c_string, explain, how_it_ended, new_leaf, no_guardian, outcome,
-};
 use crate::plan::Plan;
 use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
 use crate::program::text::Line;
-use crate::program::{self, Record, SpawnGuardianError, SpawnRequest};
+use crate::program::{self, Outcome, Record, SpawnGuardianError, SpawnRequest, how_it_ended};
+use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian};
 use crate::{orphans, sys};
 
 #[derive(Clone, Copy)]
@@ -283,7 +281,7 @@ impl Start<'_> {
                 }));
             }
         };
-        let pid = match outcome(&guardian, Duration::MAX) {
+        let pid = match guardian.outcome(Duration::MAX) {
             Outcome::Started(pid) => pid,
             Outcome::Failed(stage, errno) => {
                 guardian.wait_exit(UNDO_LIMIT);
@@ -338,7 +336,7 @@ impl Start<'_> {
         // There is no grace: the server has nothing to save yet.
         let _ = guardian.kill();
         if guardian.wait_exit(UNDO_LIMIT)
-            && matches!(outcome(&guardian, Duration::ZERO), Outcome::Gone)
+            && matches!(guardian.outcome(Duration::ZERO), Outcome::Gone)
         {
             return Err(kind.into());
         }
@@ -420,7 +418,7 @@ impl Start<'_> {
             Ok(parent) => parent,
             Err(why) => return Ok(Err(why.clone())),
         };
-        let made = new_leaf(parent, self.server.identity);
+        let made = Leaf::create(parent, self.server.identity);
         if let (Ok(leaf), Some(memory)) = (&made, self.wrapper.memory) {
             leaf.limit(memory).map_err(no_limit)?;
         }
