@@ -17,8 +17,8 @@ use crate::identity::Cookie;
 use crate::orphans;
 use crate::sys::{self, ExitEvent, Leader, Member, Signal};
 use crate::worker::Worker;
-use mcp_tree::conclusion::decide::{Holder, Main};
-use mcp_tree::conclusion::{Acts, Emptied, Event, FinalReport, Inside, Next};
+use mcp_tree::conclusion::decide::Main;
+use mcp_tree::conclusion::{Acts, Emptied, Event, FinalReport, Holder, Inside, Next};
 use mcp_tree::ending::{Ending, exit_status};
 
 #[derive(Debug)]

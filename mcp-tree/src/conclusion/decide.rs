@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use mcp_lifecycle_core::launch::Evidence;
 
+use super::{Emptied, Found, Holder};
+
 /// The main process, when the guardian was found dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Main {
@@ -24,60 +26,35 @@ pub enum Main {
     InitNotSeen,
 }
 
-/// The cgroup or the process group of the server, after the host has tried to empty it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// The server had none.
-    None,
-    /// The kernel reports that it is empty. A cgroup is removed.
-    Empty(Evidence),
-    /// It could not be emptied, or not be read, for this reason.
-    Failed(String),
-}
-
-/// The result of the search after that, which has ended all that carries the server's identity: the
-/// reparented processes that may be the server's (`adopted`), or why it failed.
-pub type Searched = Result<Option<String>, String>;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Findings {
-    pub main: Main,
-    pub holder: Holder,
-    pub searched: Searched,
-}
-
-/// Returns what the holder adds to the evidence of a report, or why the report is no proof.
-pub fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>> {
-    match holder {
-        Holder::None => Ok(None),
-        Holder::Empty(evidence) => Ok(Some(evidence.clone())),
-        Holder::Failed(why) => Err(Cow::Owned(why.clone())),
-    }
-}
-
-impl Findings {
-    pub fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
-        let emptied = concluded(&self.holder)?;
-        match (&self.main, &self.searched) {
+impl Emptied {
+    /// Returns the evidence that nothing is left, or why there is none.
+    pub(crate) fn verdict(
+        &self,
+        searched: &Result<Found, String>,
+    ) -> Result<Vec<Evidence>, Cow<'static, str>> {
+        let emptied = self.holder.evidence()?;
+        match (&self.main, searched) {
             (Main::InitEnded, _) => Ok(vec![Evidence::NamespaceEnded]),
             (_, Err(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             // The search has waited for the end of each process that it found.
             (Main::InitNotSeen, Ok(_)) => Ok(vec![Evidence::NoneMarked]),
-            // What lives of the server has, or is below, a process that was reparented when the
-            // guardian ended.
-            (_, Ok(Some(names))) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
-            (_, Ok(None)) => {
-                let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
-                Ok(emptied.into_iter().chain(evidence).collect())
-            }
+            (_, Ok(found)) => match &found.adopted {
+                // What lives of the server has, or is below, a process that was reparented when the
+                // guardian ended.
+                Some(names) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
+                None => {
+                    let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
+                    Ok(emptied.into_iter().chain(evidence).collect())
+                }
+            },
         }
     }
 
-    pub fn main_has_ended(&self) -> bool {
+    pub(super) fn main_has_ended(&self, searched: &Result<Found, String>) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,
             Main::Inside | Main::NotSeen if matches!(self.holder, Holder::Empty(_)) => true,
-            _ => self.verdict().is_ok(),
+            _ => self.verdict(searched).is_ok(),
         }
     }
 }
@@ -99,12 +76,27 @@ mod tests {
 
     const CGROUP: Holder = Holder::Empty(Evidence::CgroupEmpty);
 
-    fn found(main: Main) -> Findings {
-        Findings {
+    fn emptied(main: Main, holder: Holder) -> Emptied {
+        Emptied {
             main,
-            holder: CGROUP,
-            searched: Ok(None),
+            holder,
+            inside: Default::default(),
         }
+    }
+
+    fn found(adopted: Option<&str>) -> Result<Found, String> {
+        Ok(Found {
+            ended: Default::default(),
+            adopted: adopted.map(str::to_owned),
+        })
+    }
+
+    fn unsearched() -> Result<Found, String> {
+        Err("EMFILE".to_owned())
+    }
+
+    fn unempty() -> Holder {
+        Holder::Failed("EMFILE".to_owned())
     }
 
     #[test]
@@ -118,86 +110,58 @@ mod tests {
         ];
         for main in all {
             for holder in [CGROUP, Holder::None] {
-                let findings = Findings {
-                    holder,
-                    ..found(main)
-                };
+                let it = emptied(main, holder);
+                let none = found(None);
                 assert!(
-                    findings.verdict().is_ok() && findings.main_has_ended(),
+                    it.verdict(&none).is_ok() && it.main_has_ended(&none),
                     "{main:?}"
                 );
-                let left = Findings {
-                    searched: Ok(Some("7 (daemon)".to_owned())),
-                    ..findings.clone()
-                };
-                assert!(left.verdict().unwrap_err().contains("7 (daemon)"));
-                let unsearched = Findings {
-                    searched: Err("EMFILE".to_owned()),
-                    ..findings
-                };
-                assert!(unsearched.verdict().unwrap_err().contains("EMFILE"));
+                let left = it.verdict(&found(Some("7 (daemon)")));
+                assert!(left.unwrap_err().contains("7 (daemon)"));
+                assert!(it.verdict(&unsearched()).unwrap_err().contains("EMFILE"));
             }
         }
     }
 
     #[test]
     fn a_cgroup_that_could_not_be_emptied_is_no_proof() {
-        let findings = Findings {
-            holder: Holder::Failed("EMFILE".to_owned()),
-            ..found(Main::Ended)
-        };
-        assert!(findings.verdict().is_err() && findings.main_has_ended());
+        let it = emptied(Main::Ended, unempty());
+        assert!(it.verdict(&found(None)).is_err() && it.main_has_ended(&found(None)));
     }
 
     #[test]
     fn a_main_process_inside_ends_with_its_cgroup() {
         for main in [Main::Inside, Main::NotSeen] {
-            let unsearched = Findings {
-                searched: Err("EMFILE".to_owned()),
-                ..found(main)
-            };
-            assert!(unsearched.verdict().is_err() && unsearched.main_has_ended());
-            let occupied = Findings {
-                holder: Holder::Failed("EMFILE".to_owned()),
-                ..found(main)
-            };
-            assert!(!occupied.main_has_ended(), "{main:?}");
+            let it = emptied(main, CGROUP);
+            assert!(it.verdict(&unsearched()).is_err() && it.main_has_ended(&unsearched()));
+            let occupied = emptied(main, unempty());
+            assert!(!occupied.main_has_ended(&found(None)), "{main:?}");
         }
     }
 
     #[test]
     fn the_end_of_an_init_is_the_end_of_its_namespace() {
         for holder in [Holder::None, CGROUP] {
-            for searched in [Ok(None), Err("EMFILE".to_owned())] {
-                let findings = Findings {
-                    holder: holder.clone(),
-                    searched,
-                    ..found(Main::InitEnded)
-                };
-                assert_eq!(findings.verdict().unwrap(), [Evidence::NamespaceEnded]);
-                assert!(findings.main_has_ended());
+            for searched in [found(None), unsearched()] {
+                let it = emptied(Main::InitEnded, holder.clone());
+                assert_eq!(it.verdict(&searched).unwrap(), [Evidence::NamespaceEnded]);
+                assert!(it.main_has_ended(&searched));
             }
         }
-        let unseen = |searched| Findings {
-            holder: Holder::None,
-            searched,
-            ..found(Main::InitNotSeen)
-        };
-        assert_eq!(unseen(Ok(None)).verdict().unwrap(), [Evidence::NoneMarked]);
-        let unknown = unseen(Err("EMFILE".to_owned()));
-        assert!(unknown.verdict().is_err() && !unknown.main_has_ended());
-        let failed = Findings {
-            holder: Holder::Failed("EMFILE".to_owned()),
-            ..found(Main::InitEnded)
-        };
-        assert!(failed.verdict().is_err(), "it is to be removed");
+        let unseen = emptied(Main::InitNotSeen, Holder::None);
+        let verdict = unseen.verdict(&found(None));
+        assert_eq!(verdict.unwrap(), [Evidence::NoneMarked]);
+        assert!(unseen.verdict(&unsearched()).is_err());
+        assert!(!unseen.main_has_ended(&unsearched()));
+        let failed = emptied(Main::InitEnded, unempty());
+        assert!(failed.verdict(&found(None)).is_err(), "it is to be removed");
     }
 
     #[test]
     fn the_word_of_a_guardian_is_not_enough_where_there_is_a_cgroup() {
-        assert!(concluded(&Holder::None).is_ok());
-        assert!(concluded(&CGROUP).is_ok());
-        assert!(concluded(&Holder::Failed("EMFILE".to_owned())).is_err());
+        assert!(Holder::None.evidence().is_ok());
+        assert!(CGROUP.evidence().is_ok());
+        assert!(unempty().evidence().is_err());
     }
 
     #[test]

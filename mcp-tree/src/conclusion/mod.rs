@@ -17,7 +17,7 @@ use std::mem;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use self::decide::{Findings, Holder, Main};
+use self::decide::Main;
 
 const NAMES_MAX: usize = 64;
 
@@ -52,6 +52,18 @@ pub struct Emptied {
     pub inside: Inside,
 }
 
+/// The cgroup or the process group of the server, after the host has tried to empty it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// The server had none.
+    None,
+    /// The kernel reports that it is empty. A cgroup is removed.
+    Empty(Evidence),
+    /// It could not be emptied, or not be read, for this reason.
+    Failed(String),
+}
+
+/// The result of the search after that, which has ended all that carries the server's identity.
 #[derive(Debug)]
 pub struct Found {
     pub ended: Inside,
@@ -207,7 +219,7 @@ impl Conclusion {
             // A process that was orphaned in a foreign PID namespace, and has left the cgroup, is
             // in neither.
             Some(report) => {
-                let may_hide = report.executed && decide::concluded(holder).is_ok();
+                let may_hide = report.executed && holder.evidence().is_ok();
                 (None, may_hide)
             }
             // The exit is published now: the search takes as long as the kernel does.
@@ -232,7 +244,7 @@ impl Conclusion {
             return self.judge_alone(emptied, searched);
         };
         let exit = report.exit;
-        let proof = decide::concluded(&emptied.holder).and_then(|evidence| {
+        let proof = emptied.holder.evidence().and_then(|evidence| {
             let gone = emptied.inside.swept_from(report.gone.clone());
             let (gone, evidence) = match searched {
                 None => (gone, [evidence, None]),
@@ -252,13 +264,9 @@ impl Conclusion {
 
     fn judge_alone(&mut self, emptied: Emptied, searched: Option<Result<Found, String>>) -> Acts {
         let searched = searched.unwrap_or_else(|| Err(UNLOOKED.to_owned()));
-        let findings = Findings {
-            main: emptied.main,
-            holder: emptied.holder,
-            searched: searched.map(|found| found.adopted),
-        };
-        let exit = findings.main_has_ended().then_some(ExitStatus::Unknown);
-        match findings.verdict() {
+        let has_ended = emptied.main_has_ended(&searched);
+        let exit = has_ended.then_some(ExitStatus::Unknown);
+        match emptied.verdict(&searched) {
             Ok(evidence) => {
                 let mut evidence = evidence.into_iter();
                 let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
@@ -302,6 +310,17 @@ impl Acts {
             exit,
             proof: None,
             next: Some(next),
+        }
+    }
+}
+
+impl Holder {
+    /// Returns what it adds to the evidence of a report, or why the report is no proof.
+    pub(crate) fn evidence(&self) -> Result<Option<Evidence>, Cow<'static, str>> {
+        match self {
+            Self::None => Ok(None),
+            Self::Empty(evidence) => Ok(Some(evidence.clone())),
+            Self::Failed(why) => Err(Cow::Owned(why.clone())),
         }
     }
 }

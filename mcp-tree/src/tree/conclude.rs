@@ -8,8 +8,8 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 use super::guarded::Guarded;
 use super::{look, strays};
 use crate::cgroup::Leaf;
-use crate::conclusion::decide::{Holder, Main};
-use crate::conclusion::{Acts, Emptied, Event, Inside, Next, Proof};
+use crate::conclusion::decide::Main;
+use crate::conclusion::{Acts, Emptied, Event, Holder, Inside, Next, Proof};
 use crate::sys::{self, Pid, ProcessState, Seen};
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";

@@ -17,7 +17,6 @@ use mcp_lifecycle_core::lock::Lock;
 use super::guarded::Guarded;
 use super::look;
 use crate::adoptions;
-use crate::conclusion::decide::Searched;
 use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
@@ -247,7 +246,7 @@ impl Search {
         }
     }
 
-    fn answer(&mut self, adopted: Searched) {
+    fn answer(&mut self, adopted: Result<Option<String>, String>) {
         if let Some(tell) = self.tell.take() {
             let ended = Inside::these(mem::take(&mut self.ended).into_iter());
             tell(Event::Searched(

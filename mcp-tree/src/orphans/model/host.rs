@@ -4,7 +4,8 @@ use super::Proof;
 use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
 use crate::adopted::{Scene, Whose};
 use crate::cgroup::name;
-use crate::conclusion::decide::{Findings, Holder, Main, Searched};
+use crate::conclusion::decide::Main;
+use crate::conclusion::{Emptied, Found, Holder, Inside};
 use crate::sys::{ProcessState, Seen};
 
 impl World {
@@ -120,13 +121,14 @@ impl World {
                 self.kill(pid, index)?;
             }
         }
-        let findings = Findings {
+        let emptied = Emptied {
             main: seen,
             holder,
-            searched: self.adopted(index),
+            inside: Inside::default(),
         };
-        self.note(|| format!("the host takes server {index} over: {findings:?}"));
-        match (self.decisions.verdict)(&findings) {
+        let searched = self.adopted(index);
+        self.note(|| format!("the host takes server {index} over: {emptied:?}, {searched:?}"));
+        match (self.decisions.verdict)(&emptied, &searched) {
             Ok(_) => self.claim(index),
             Err(_) => {
                 self.servers[index].proven = Some(false);
@@ -136,7 +138,7 @@ impl World {
     }
 
     /// Finds reparented processes that may be the server's.
-    fn adopted(&self, index: usize) -> Searched {
+    fn adopted(&self, index: usize) -> Result<Found, String> {
         let server = &self.servers[index];
         if self.hosts[server.host].blind.marks {
             return Err("no descriptor".to_owned());
@@ -179,7 +181,7 @@ impl World {
         let left = adopted
             .iter()
             .find(|it| may_be(&whose(it.pid), &server.cookie, server.since));
-        Ok(left.map(|process| process.pid.to_string()))
+        Ok(super::found(left.map(|process| process.pid.to_string())))
     }
 
     /// The sessions of a living host: of its first launch, and now.

@@ -39,8 +39,11 @@ use super::census::is_out_of_reach;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{Emptying, Hosts, Process, Scene, Verdict};
 use crate::adopted::Whose;
-use crate::conclusion::decide::{self, Findings, Holder};
+use crate::conclusion::{Emptied, Found, Holder, Inside, decide};
 use crate::identity::{Cookie, HostId};
+
+/// All evidence, or why there is no proof.
+type Proven = Result<Vec<Proof>, Cow<'static, str>>;
 
 /// The decisions, each of which can be replaced by a wrong one.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +56,7 @@ struct Decisions {
     /// descendants; from whether its parent is here.
     is_out_of_reach: fn(bool) -> bool,
     /// By the host, of a server without its guardian's final report.
-    verdict: fn(&Findings) -> Result<Vec<Proof>, Cow<'static, str>>,
+    verdict: fn(&Emptied, &Result<Found, String>) -> Proven,
     /// By the host, of its sessions: the first one, and the present one.
     own_sessions: fn([u32; 2]) -> [u32; 2],
     /// By the host, of a process that was reparented since the server was started.
@@ -68,9 +71,9 @@ struct Decisions {
 
 const REAL: Decisions = Decisions {
     nobody_is_left: |children| children == 0,
-    concluded: decide::concluded,
+    concluded: Holder::evidence,
     is_out_of_reach,
-    verdict: Findings::verdict,
+    verdict: Emptied::verdict,
     own_sessions: |sessions| sessions,
     may_be: Whose::may_be,
     may_replace: decide::may_replace,
@@ -78,6 +81,11 @@ const REAL: Decisions = Decisions {
     empty: |hosts, owner, members, scene| hosts.empty(owner, members, scene),
     settle,
 };
+
+fn found(adopted: Option<String>) -> Found {
+    let ended = Inside::default();
+    Found { ended, adopted }
+}
 
 /// The number of steps of one schedule before the world comes to rest.
 const STEPS: u64 = 40;
@@ -143,9 +151,9 @@ fn every_wrong_decision_is_noticed() {
         (
             "an empty cgroup is all the proof it takes",
             Decisions {
-                verdict: |findings| match &findings.holder {
+                verdict: |emptied, searched| match &emptied.holder {
                     Holder::Empty(evidence) => Ok(vec![evidence.clone()]),
-                    _ => findings.verdict(),
+                    _ => emptied.verdict(searched),
                 },
                 ..REAL
             },
@@ -153,13 +161,9 @@ fn every_wrong_decision_is_noticed() {
         (
             "a host that cannot look assumes that none is left",
             Decisions {
-                verdict: |findings| {
-                    let searched = findings.searched.clone().or(Ok(None));
-                    let findings = Findings {
-                        searched,
-                        ..findings.clone()
-                    };
-                    findings.verdict()
+                verdict: |emptied, searched| match searched {
+                    Ok(_) => emptied.verdict(searched),
+                    Err(_) => emptied.verdict(&Ok(found(None))),
                 },
                 ..REAL
             },
@@ -167,12 +171,9 @@ fn every_wrong_decision_is_noticed() {
         (
             "reparented processes are ignored",
             Decisions {
-                verdict: |findings| {
-                    let findings = Findings {
-                        searched: findings.searched.clone().map(|_| None),
-                        ..findings.clone()
-                    };
-                    findings.verdict()
+                verdict: |emptied, searched| match searched {
+                    Ok(_) => emptied.verdict(&Ok(found(None))),
+                    Err(_) => emptied.verdict(searched),
                 },
                 ..REAL
             },
@@ -204,9 +205,9 @@ fn every_wrong_decision_is_noticed() {
             "a guardian that is held is given up although nothing else works",
             Decisions {
                 may_replace: |is_held, _| is_held,
-                verdict: |findings| match &findings.holder {
+                verdict: |emptied, searched| match &emptied.holder {
                     Holder::None => Ok(Vec::new()),
-                    _ => findings.verdict(),
+                    _ => emptied.verdict(searched),
                 },
                 ..REAL
             },
