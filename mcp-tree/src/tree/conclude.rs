@@ -1,20 +1,158 @@
-//! Does what the [conclusion](crate::conclusion) asks for, on the watcher's thread, the search's,
+//! From the guardian's reports to the proof: carries the reports and the end of the guardian to the
+//! [conclusion](crate::conclusion), and does what it asks for, on the watcher's thread, the search's,
 //! or a retrying caller's.
 
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus as WaitStatus;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::guarded::Guarded;
-use super::{look, strays};
-use crate::cgroup::Leaf;
+use super::strays;
 use crate::conclusion::decide::Main;
-use crate::conclusion::{Acts, Emptied, Event, Holder, Inside, Next, Proof};
-use crate::sys::{self, Pid, ProcessState, Seen};
+use crate::conclusion::{Acts, Emptied, Event, FinalReport, Holder, Inside, Next, Proof};
+use crate::ending::exit_status;
+use crate::program::ending::UNPROVEN;
+use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
+use crate::program::{Received, how_it_ended};
+use crate::sys;
+use crate::sys::watch::Interest;
+
+/// The reports of one pass over the socket.
+#[derive(Default)]
+struct Heard {
+    exit: Option<ExitStatus>,
+    gone: Option<Gone>,
+    /// The guardian has removed the cgroup, if there was one.
+    emptied: bool,
+    failed: Option<(Stage, i32)>,
+}
 
 const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 
 impl Guarded {
+    /// Watches for the guardian's reports and its end. After an error, nothing is watched.
+    pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let [socket, process] = self.guardian.descriptors();
+        let (hears, ends) = (Arc::clone(self), Arc::clone(self));
+        let exit = sys::watch::readable(process, move || ends.guardian_exited())?;
+        let heard = sys::watch::readable(socket, move || hears.hear());
+        heard.map(drop).inspect_err(|_| exit.forget())
+    }
+
+    fn hear(self: &Arc<Self>) -> Interest {
+        let mut buffer = [0; MESSAGE_MAX];
+        let mut heard = Heard::default();
+        let interest = loop {
+            match self.guardian.receive(&mut buffer) {
+                Ok(Received::Report(report)) => {
+                    self.take(report, &mut heard);
+                    if heard.gone.is_some() {
+                        break Interest::Done;
+                    }
+                }
+                Ok(Received::Nothing) => break Interest::More,
+                // The exit of the guardian triggers the rest.
+                Ok(Received::Closed) => break Interest::Done,
+                Err(error) => {
+                    let guardian = self.guardian.pid();
+                    crate::logged!(warn, guardian, %error, "unusable report");
+                    // An invalid report is skipped; one that could not be received is still queued.
+                    if error.kind() != io::ErrorKind::InvalidData {
+                        break Interest::More;
+                    }
+                }
+            }
+        };
+        let Some(gone) = heard.gone else {
+            self.ending.publish(heard.exit, None);
+            return interest;
+        };
+        // Published now: a cgroup that cannot be removed is not why the start failed.
+        if let Some(failed) = heard.failed {
+            self.settle_start(Err(failed));
+        }
+        self.advance(Event::Reported(FinalReport {
+            exit: heard.exit,
+            gone,
+            emptied: heard.emptied,
+            executed: heard.failed.is_none(),
+        }));
+        // The guardian's exit follows.
+        Interest::Done
+    }
+
+    fn take(&self, report: Report<'_>, heard: &mut Heard) {
+        match report {
+            Report::Started { pid } => self.note_start(pid),
+            Report::ExecFailed { stage, errno } => {
+                heard.failed = Some((stage, errno));
+                heard.gone = Some(Gone::proven_by(Evidence::Reaped));
+            }
+            Report::MainExited { status } => {
+                heard.exit = Some(exit_status(WaitStatus::from_raw(status).into()))
+            }
+            // Only sent where there is no server.
+            Report::Adopted { .. } => {}
+            Report::Gone {
+                status,
+                flags,
+                swept,
+            } => {
+                heard.emptied = flags & UNPROVEN == 0;
+                heard.exit = Some(exit_status(WaitStatus::from_raw(status).into()));
+                heard.gone = Some(account(&swept));
+            }
+        }
+    }
+
+    /// Handles the end of the guardian, a zombie now; the first caller counts.
+    pub(super) fn guardian_exited(self: &Arc<Self>) -> Interest {
+        let mut is_first = false;
+        let how = self.guardian_end.get_or_init(|| {
+            is_first = true;
+            self.reap_guardian()
+        });
+        if !is_first {
+            return Interest::Done;
+        }
+        // Its final report may still be in the socket.
+        if !self.conclusion.lock().has_begun() {
+            self.hear();
+        }
+        if !self.conclusion.lock().has_begun() {
+            let guardian = self.guardian.pid();
+            crate::logged!(warn, guardian, "a guardian {how} without a report");
+        }
+        self.advance(Event::GuardianEnded(how.clone()));
+        Interest::Done
+    }
+
+    fn reap_guardian(&self) -> String {
+        let mut reap = self.reap.lock();
+        let reaped = match reap.take() {
+            Some(reap) => reap(),
+            None => self.guardian.try_reap(),
+        };
+        let guardian = self.guardian.pid();
+        match &reaped {
+            Ok(Some(_)) => {}
+            // It stays a zombie for as long as the tracer likes.
+            Ok(None) => crate::logged!(
+                warn,
+                guardian,
+                "a guardian has ended and is held by a tracer: it stays a zombie until that \
+                     lets go"
+            ),
+            Err(error) => {
+                crate::logged!(debug, %error, "the guardian was reaped by another part of the host")
+            }
+        }
+        how_it_ended(&reaped)
+    }
+
     pub(super) fn advance(self: &Arc<Self>, event: Event) {
         // No lock is held while wakers, foreign code, run.
         let Acts { exit, proof, next } = self.conclusion.lock().on(event);
@@ -67,61 +205,12 @@ impl Guarded {
         }
         // An orphan in a foreign PID namespace is no descendant of the guardian's, but it is
         // inside.
-        let inside = killed(leaf, self.main_pid());
+        let inside = self.kill_members(leaf);
         self.ending.publish(exit, None);
         self.empty_cgroup(Main::Ended, inside);
     }
 
-    /// Does the work of a guardian that was killed: ends what the host can find.
-    fn take_over(self: &Arc<Self>) {
-        let inside = match &self.leaf {
-            Ok(leaf) => killed(leaf, self.main_pid()),
-            Err(_) => Inside::default(),
-        };
-        if self.pid_namespace {
-            return self.end_namespace(inside);
-        }
-        let main = self.look_at_main();
-        if main == Main::Outside {
-            self.kill_main();
-        }
-        self.empty_cgroup(main, inside);
-    }
-
-    /// Kills the init of the server's PID namespace, and with it all others inside.
-    fn end_namespace(self: &Arc<Self>, inside: Inside) {
-        let init = self.main_pid().and_then(|pid| Pid::new(pid.into()));
-        let Some(init) = init else {
-            return self.empty_cgroup(Main::InitNotSeen, inside);
-        };
-        let is_init = |seen: &Seen| self.is_main(seen) && seen.state != ProcessState::Dead;
-        // Without a known start time, the end of the process that has this pid is waited for.
-        let still = || match sys::look_at(init.as_u32()) {
-            Ok(None) => Ok(false),
-            Ok(Some(seen)) => Ok(is_init(&seen) || self.start_time().is_none()),
-            Err(_) => Ok(true),
-        };
-        // It ends with its guardian by itself, unless it is held or has cleared its death signal.
-        let killed = match self.start_time() {
-            Some(_) => look::kill(init.as_u32(), is_init),
-            None => Ok(()),
-        };
-        let ends = killed.and_then(|()| {
-            let server = Arc::clone(self);
-            let ended = move || server.empty_cgroup(Main::InitEnded, inside);
-            sys::watch_process(init, still, ended)
-        });
-        if let Err(error) = ends {
-            let why = format!("the init of its PID namespace cannot be ended: {error}");
-            self.advance(Event::Emptied(Emptied {
-                main: Main::Unknown,
-                holder: Holder::Failed(why),
-                inside: Inside::default(),
-            }));
-        }
-    }
-
-    fn empty_cgroup(self: &Arc<Self>, main: Main, inside: Inside) {
+    pub(super) fn empty_cgroup(self: &Arc<Self>, main: Main, inside: Inside) {
         let server = Arc::clone(self);
         let done = move |holder| {
             server.advance(Event::Emptied(Emptied {
@@ -141,26 +230,6 @@ impl Guarded {
         }
     }
 
-    /// Kills a main process that has left its cgroup or had none, and publishes its exit.
-    fn kill_main(self: &Arc<Self>) {
-        let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
-            return;
-        };
-        if let Err(error) = look::kill(pid.as_u32(), |seen| self.is_main(seen)) {
-            crate::logged!(warn, %error, "a server cannot be killed");
-        }
-        let still = || match sys::look_at(pid.as_u32()) {
-            Ok(seen) => Ok(seen.is_some_and(|seen| self.is_main(&seen))),
-            Err(_) => Ok(true),
-        };
-        let server = Arc::clone(self);
-        if let Err(error) = sys::watch_process(pid, still, move || {
-            server.ending.publish(Some(ExitStatus::Unknown), None);
-        }) {
-            crate::logged!(warn, pid = pid.as_u32(), %error, "a server cannot be watched");
-        }
-    }
-
     fn strike_out(&self) {
         if let Some(entry) = self.entry.lock().take() {
             entry.end();
@@ -168,13 +237,12 @@ impl Guarded {
     }
 }
 
-/// Kills the members of the cgroup: listed before, named after. The main process is not counted.
-fn killed(leaf: &Leaf, main: Option<u32>) -> Inside {
-    let mut members = leaf.members().unwrap_or_default();
-    if let Err(error) = leaf.kill() {
-        crate::logged!(warn, %error, "a cgroup cannot be killed");
-    }
-    members.retain(|pid| Some(*pid) != main);
-    let name = |pid: &u32| (*pid, sys::name_of(*pid).unwrap_or_default());
-    Inside::these(members.iter().map(name))
+/// Returns the proof by a final report, with the processes that had to be ended.
+fn account(swept: &Listing<'_>) -> Gone {
+    let named = swept
+        .processes()
+        .map(|(pid, name)| Remnant::process(pid, String::from_utf8_lossy(name)));
+    let mut gone = Gone::proven_by(Evidence::Reaped).swept(named);
+    gone.swept_count = swept.total() as usize;
+    gone
 }

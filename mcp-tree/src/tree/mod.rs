@@ -4,8 +4,8 @@
 //! start ──── record, cgroup and guardian of a new tree, and their undoing
 //! attach ─── the same for a command of the standard library
 //! guarded ── the primitives of a running tree
-//! hear ───── receives the guardian's reports, and its end
-//! conclude ─ does what the `conclusion` asks for
+//! conclude ─ takes the guardian's reports, and does what the `conclusion` asks for
+//! take_over  ends what a killed guardian has left
 //! look ───── lists living processes, as far as the host can read them
 //! strays ─── ends processes outside the tree and cgroup, by their mark
 //! ```
@@ -13,10 +13,10 @@
 mod attach;
 mod conclude;
 mod guarded;
-mod hear;
 mod look;
 pub(crate) mod start;
 mod strays;
+mod take_over;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
