@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::era::Kind;
+use super::handshake::Kind;
 use super::{CallOptions, ProtocolPreference, TransportLimits};
 use crate::launch::macros::{debug_fields, setters};
 use crate::launch::{ServerLauncher, ServerSpec};

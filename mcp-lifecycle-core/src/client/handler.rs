@@ -5,7 +5,7 @@ use rmcp::ErrorData;
 use rmcp::model::{ClientConfig, ClientResult, ProtocolVersion, ServerNotification, ServerRequest};
 use rmcp::service::{DynService, NotificationContext, RequestContext, RoleClient, Service};
 
-use super::era::LEGACY_VERSION;
+use super::handshake::LEGACY_VERSION;
 use crate::terminate::callback::{guarded, guarded_async};
 
 /// The application's handler. A panic in it becomes an error response. Its default protocol version

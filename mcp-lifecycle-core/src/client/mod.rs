@@ -4,11 +4,10 @@
 pub(crate) mod call;
 pub(crate) mod config;
 mod elicitation;
-pub(crate) mod era;
 pub(crate) mod error;
 pub(crate) mod event;
 mod handler;
-mod handshake;
+pub(crate) mod handshake;
 pub(crate) mod lifecycle_client;
 pub(crate) mod options;
 pub(crate) mod owned_transport;
@@ -20,12 +19,12 @@ mod stderr;
 pub(crate) mod transport;
 
 pub use config::ServerConfig;
-pub use era::{Era, ProtocolPreference};
 pub use error::{
     CallError, CallErrorContext, CallErrorKind, SkippedLines, StartError, StartErrorContext,
     StartErrorKind, StartPhase,
 };
 pub use event::{EndResult, ServerEvent, ServerEventKind, ServerObserver, StartReason};
+pub use handshake::{Era, ProtocolPreference};
 pub use lifecycle_client::LifecycleClient;
 pub use options::CallOptions;
 pub use owned_transport::OwnedTransport;
