@@ -16,10 +16,7 @@ use super::callback::guarded;
 use super::ladder::{Event, Ladder, Step};
 use super::stdin::StdinCloser;
 use super::timing::after;
-use super::{
-    EndReason, Phase, ServerStdin, TerminateError, TerminateErrorContext, TerminationPolicy,
-    TerminationReport,
-};
+use super::{EndReason, Phase, ServerStdin, TerminateError, TerminationPolicy, TerminationReport};
 use crate::launch::macros::debug_fields;
 use crate::launch::{
     BoxWrite, ExitStatus, ProcessTerminator, ServerIdentity, StepError, TerminationSemantics,
@@ -154,6 +151,19 @@ impl ServerHandle {
         let run = self.shared.run.lock();
         let outcome = run.outcome.as_ref().map(watch::Receiver::borrow);
         outcome.is_some_and(|outcome| matches!(*outcome, Some(Ok(_))))
+    }
+
+    /// Lets a task watch over the server: it alone runs the end, when it is asked or by itself.
+    #[cfg(feature = "client")]
+    pub(crate) fn watch(
+        &self,
+        follower: Arc<dyn Follower>,
+    ) -> (Attempt, oneshot::Receiver<Request>) {
+        let (watcher, request) = oneshot::channel();
+        let _ = self.shared.follower.set(follower);
+        let mut run = self.shared.run.lock();
+        run.watcher = Some(watcher);
+        (self.shared.attempt(&mut run).0, request)
     }
 
     fn begin(&self, policy: &TerminationPolicy, reason: &EndReason) -> Outcome {
@@ -357,23 +367,6 @@ impl Shared {
         if let Some(follower) = self.follower.get() {
             follower.ended(outcome);
         }
-    }
-
-    fn task_lost(&self, reason: EndReason) -> TerminateError {
-        TerminateErrorContext {
-            server: self.server.clone(),
-            identity: self.terminator.identity(),
-            reason,
-            survivors: Vec::new(),
-            cause: Some(
-                "the task of the termination is gone, with its runtime or by a panic; the server \
-                 was killed and the proof is outstanding"
-                    .to_owned(),
-            ),
-            phases: Vec::new(),
-            took: Duration::ZERO,
-        }
-        .into()
     }
 }
 

@@ -1,24 +1,8 @@
-use std::sync::Arc;
-
-use tokio::sync::oneshot;
-
-use super::{Attempt, Follower, Request, ServerHandle, TerminationOutcome, known};
+use super::{Attempt, ServerHandle, TerminationOutcome, known};
 use crate::launch::ExitStatus;
 use crate::terminate::{EndReason, TerminateError};
 
 impl ServerHandle {
-    /// Lets a task watch over the server: it alone runs the end, when it is asked or by itself.
-    pub(crate) fn watch(
-        &self,
-        follower: Arc<dyn Follower>,
-    ) -> (Attempt, oneshot::Receiver<Request>) {
-        let (watcher, request) = oneshot::channel();
-        let _ = self.shared.follower.set(follower);
-        let mut run = self.shared.run.lock();
-        run.watcher = Some(watcher);
-        (self.shared.attempt(&mut run).0, request)
-    }
-
     /// Returns a future of the last attempt's outcome, without requesting one. `None` if its task
     /// was lost. Keeps no server alive.
     pub(crate) fn outcome(

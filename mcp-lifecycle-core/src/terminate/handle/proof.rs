@@ -140,6 +140,26 @@ impl<'a> Record<'a> {
     }
 }
 
+impl Shared {
+    /// Returns the outcome of an attempt that was dropped before it had one.
+    pub(super) fn task_lost(&self, reason: EndReason) -> TerminateError {
+        TerminateErrorContext {
+            server: self.server.clone(),
+            identity: self.terminator.identity(),
+            reason,
+            survivors: Vec::new(),
+            cause: Some(
+                "the task of the termination is gone, with its runtime or by a panic; the server \
+                 was killed and the proof is outstanding"
+                    .to_owned(),
+            ),
+            phases: Vec::new(),
+            took: Duration::ZERO,
+        }
+        .into()
+    }
+}
+
 pub(super) fn trace(outcome: &TerminationOutcome) {
     match outcome {
         Ok(report) => info!(
