@@ -2,13 +2,12 @@
 
 use std::convert::Infallible;
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
 use std::iter;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,12 +18,10 @@ use nix::unistd::getppid;
 
 use super::{Require, WrapError, Wrapper, no_log, staying};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, new_identity, short_of};
+use crate::command::{Command, new_identity};
 use crate::identity::{self, Cookie};
-use crate::plan::Plan;
 use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
-use crate::program::text::Line;
 use crate::program::{self, Outcome, Record, SpawnGuardianError, SpawnRequest, how_it_ended};
 use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian};
 use crate::{orphans, sys};
@@ -229,18 +226,21 @@ struct Start<'a> {
 
 impl Start<'_> {
     fn exec(&self) -> Result<Infallible, Failed> {
-        let mut ledger = self.ledger()?;
+        let parent = self.parent.as_ref().ok().copied();
+        let identity = self.server.identity;
+        let mut ledger = self.wrapper.ledger(identity, parent)?;
         let leaf = self.leaf()?;
         if let (Err(_), Ok(_), Some(ledger)) = (&leaf, &self.parent, &mut ledger) {
             ledger.without_cgroup();
         }
         let report = self.wrapper.report.as_ref();
-        let report = report.map(|report| (report, self.beginning(leaf.as_ref().err())));
+        let no_cgroup = leaf.as_ref().err();
+        let report = report.map(|report| (report, self.wrapper.beginning(identity, no_cgroup)));
         let leaf = leaf.ok();
         // `ps` and `stop` find the processes below the guardian by it.
         let unmarked = self.server.identity.filter(|_| !self.wrapper.mark);
         let keep = c_string(&self.wrapper.patterns())?;
-        let ring = self.ring(ledger.as_ref());
+        let ring = self.wrapper.ring(identity, ledger.as_ref());
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let stderr = self.server.log.map_or(stderr.as_fd(), File::as_fd);
         let mut prepared = Prepared::new(self.server.command, leaf.as_ref())?;
@@ -358,57 +358,6 @@ impl Start<'_> {
             is_unavailable: false,
             may_live: true,
         }
-    }
-
-    /// Writes the ledger, before anything is started. Without one, the server is not found when
-    /// shim and guardian are killed together.
-    fn ledger(&self) -> Result<Option<orphans::WrapperLedger>, WrapError> {
-        let parent = self.parent.as_ref().ok().copied();
-        let exclusive = self.wrapper.exclusive.map(|(key, _)| orphans::Exclusive {
-            key,
-            user: getppid().as_raw().unsigned_abs(),
-        });
-        let begin = |identity| orphans::WrapperLedger::begin(identity, parent, exclusive);
-        let ledger = self.server.identity.map(begin).transpose();
-        let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
-        Ok(ledger.flatten())
-    }
-
-    /// Opens the ring of ended servers, at this server's record. A failure is ignored.
-    fn ring(&self, ledger: Option<&orphans::WrapperLedger>) -> Option<File> {
-        let (directory, _) = ledger?.place();
-        orphans::claim(directory, self.server.identity?.serial(), self.name()).ok()
-    }
-
-    fn name(&self) -> &OsStr {
-        let wrapper = self.wrapper;
-        let program = || Path::new(&wrapper.program).file_name();
-        let given = wrapper.name.as_ref().or(wrapper.label.as_ref());
-        given
-            .map(OsString::as_os_str)
-            .or_else(program)
-            .unwrap_or_default()
-    }
-
-    /// Returns the beginning of each line of the report.
-    fn beginning(&self, no_cgroup: Option<&String>) -> CString {
-        let cgroups = no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into()));
-        let with_namespace = self.wrapper.require == Require::PidNamespace;
-        let containment = Plan::new(cgroups, with_namespace.then_some(Ok(()))).containment();
-        let id = self.server.identity.map(|it| it.serial());
-        let id = id.map_or_else(String::new, |id| format!("{id:016x}"));
-        let mut line = Line::new();
-        line.then("{\"schema\":\"mcp-contain/report/1\"");
-        line.key("id").string(id.as_bytes());
-        line.key("name").string(self.name().as_bytes());
-        line.key("containment").then("{\"mechanism\":");
-        line.string(containment.mechanism.as_bytes())
-            .key("fallback");
-        match &containment.fallback {
-            Some(why) => line.string(why.as_bytes()),
-            None => line.then("null"),
-        };
-        line.then("}").c_str().to_owned()
     }
 
     /// Makes the server's cgroup, or returns why it has none.

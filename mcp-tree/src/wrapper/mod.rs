@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 mod attempt;
+#[cfg(target_os = "linux")]
+mod records;
 mod run;
 #[cfg(target_os = "linux")]
 mod staying;
