@@ -31,6 +31,24 @@ pub struct TerminateErrorContext {
 }
 
 impl TerminateError {
+    /// Creates the error of an attempt that was dropped, with its task.
+    pub(super) fn task_lost(server: &str, identity: ServerIdentity, reason: EndReason) -> Self {
+        TerminateErrorContext {
+            server: server.to_owned(),
+            identity,
+            reason,
+            survivors: Vec::new(),
+            cause: Some(
+                "the task of the termination is gone, with its runtime or by a panic; the server \
+                 was killed and the proof is outstanding"
+                    .to_owned(),
+            ),
+            phases: Vec::new(),
+            took: Duration::ZERO,
+        }
+        .into()
+    }
+
     /// Returns the server and its known remnants.
     pub fn context(&self) -> &TerminateErrorContext {
         &self.0

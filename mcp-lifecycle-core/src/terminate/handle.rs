@@ -1,6 +1,5 @@
 #[cfg(feature = "client")]
 mod connection;
-mod proof;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -10,10 +9,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use self::proof::{Question, Record, trace};
-
 use super::callback::guarded;
 use super::ladder::{Event, Ladder, Step};
+use super::report::{Record, trace};
 use super::stdin::StdinCloser;
 use super::timing::after;
 use super::{EndReason, Phase, ServerStdin, TerminateError, TerminationPolicy, TerminationReport};
@@ -251,35 +249,40 @@ impl Attempt {
     ) -> TerminationOutcome {
         let shared = &*self.shared;
         let terminator = &*shared.terminator;
-        let mut record = Record::new(shared, policy.report_limit, begun);
+        let mut record = Record::new(&shared.server, terminator, policy.report_limit, begun);
         let mut ladder = Ladder::new(policy, &terminator.semantics());
         let mut exited = terminator.exited();
         let mut exit = None;
-        let mut question = Question::new(terminator);
-        let mut action: Option<Action<'_>> = None;
+        let ask = || terminator.gone();
+        let (mut gone, mut unproven) = (Some(ask()), None);
+        let mut action: Option<Action<'_, ()>> = None;
         let (mut wait, mut deadline, mut overdue) = (Duration::ZERO, None, None);
         let mut forced = false;
         loop {
             // Biased, so that what has already happened counts first, before the first rung too.
             let step = tokio::select! {
                 biased;
-                proof = question.proof() => {
-                    return Ok(record.report(reason, &mut exited, exit, proof).await);
-                }
+                proof = done(&mut gone) => match proof {
+                    Ok(proof) => return Ok(record.report(reason, &mut exited, exit, proof).await),
+                    Err(why) => {
+                        unproven = Some(why);
+                        Step::Wait
+                    }
+                },
                 status = &mut exited, if exit.is_none() => {
                     exit = Some(status);
-                    question.ask_again();
+                    gone.get_or_insert_with(ask);
                     ladder.on(Event::MainExited)
                 }
-                done = acted(&mut action) => {
-                    let failed = done.map_err(|error| record.failed(error.to_string())).is_err();
+                acted = done(&mut action) => {
+                    let failed = acted.map_err(|error| record.failed(error.to_string())).is_err();
                     if failed && !forced {
                         ladder.on(Event::TimedOut)
                     } else {
                         if failed {
                             shared.kill_now();
                         }
-                        question.ask_again();
+                        gone.get_or_insert_with(ask);
                         Step::Wait
                     }
                 }
@@ -292,7 +295,7 @@ impl Attempt {
                 () = until(overdue), if overdue.is_some() && action.is_some() => {
                     overdue = None;
                     shared.kill_now();
-                    question.ask_again();
+                    gone.get_or_insert_with(ask);
                     Step::Wait
                 }
             };
@@ -305,10 +308,10 @@ impl Attempt {
                     overdue = forced.then(|| after(now, limit / 2));
                     action = shared.action(phase);
                     record.enter(phase);
-                    question.ask_again();
+                    gone.get_or_insert_with(ask);
                 }
                 Step::Wait => {}
-                Step::Unproven => return Err(record.error(reason, question.cause).await),
+                Step::Unproven => return Err(record.error(reason, unproven).await),
             }
         }
     }
@@ -343,7 +346,7 @@ impl Shared {
         (attempt, outcome)
     }
 
-    fn action(&self, phase: Phase) -> Option<Action<'_>> {
+    fn action(&self, phase: Phase) -> Option<Action<'_, ()>> {
         match phase {
             Phase::CloseStdin => Some(Box::pin(async {
                 self.stdin.close().await;
@@ -363,6 +366,10 @@ impl Shared {
         });
     }
 
+    fn task_lost(&self, reason: EndReason) -> TerminateError {
+        TerminateError::task_lost(&self.server, self.terminator.identity(), reason)
+    }
+
     fn ended(&self, outcome: &TerminationOutcome) {
         if let Some(follower) = self.follower.get() {
             follower.ended(outcome);
@@ -370,9 +377,10 @@ impl Shared {
     }
 }
 
-type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a>>;
+type Action<'a, T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send + 'a>>;
 
-async fn acted(action: &mut Option<Action<'_>>) -> Result<(), StepError> {
+/// Completes with the action, and takes it away; never if there is none.
+async fn done<T>(action: &mut Option<Action<'_, T>>) -> Result<T, StepError> {
     let Some(acting) = action else {
         return std::future::pending().await;
     };

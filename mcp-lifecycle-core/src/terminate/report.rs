@@ -1,9 +1,13 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Phase;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use super::{Phase, TerminateError, TerminateErrorContext, TerminationOutcome};
 use crate::launch::remnant::list;
-use crate::launch::{Containment, ExitStatus, Gone, ServerIdentity};
+use crate::launch::{Containment, ExitStatus, Gone, ProcessTerminator, ServerIdentity, StepError};
 
 /// The reason a server was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
@@ -144,5 +148,136 @@ impl fmt::Display for TerminationReport {
         writeln!(f, "\nproof:       {}", list(&self.gone.evidence, "; "))?;
         writeln!(f, "containment: {}", self.containment)?;
         write!(f, "took:        {:.1?}", self.took)
+    }
+}
+
+/// The record of an end in progress, which becomes its report.
+pub(super) struct Record<'a> {
+    server: &'a str,
+    terminator: &'a dyn ProcessTerminator,
+    report_limit: Duration,
+    begun: Instant,
+    phases: Vec<PhaseRecord>,
+    entered: Instant,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(
+        server: &'a str,
+        terminator: &'a dyn ProcessTerminator,
+        report_limit: Duration,
+        begun: Instant,
+    ) -> Self {
+        Self {
+            server,
+            terminator,
+            report_limit,
+            begun,
+            phases: Vec::new(),
+            entered: begun,
+        }
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase) {
+        self.close_phase();
+        self.entered = Instant::now();
+        debug!(server = %self.server, %phase, "termination phase");
+        self.phases.push(PhaseRecord {
+            phase,
+            took: Duration::ZERO,
+            failure: None,
+        });
+    }
+
+    fn close_phase(&mut self) {
+        if let Some(last) = self.phases.last_mut() {
+            last.took = self.entered.elapsed();
+        }
+    }
+
+    pub(super) fn failed(&mut self, failure: String) {
+        if let Some(last) = self.phases.last_mut() {
+            last.failure = Some(failure);
+        }
+    }
+
+    pub(super) async fn report(
+        mut self,
+        reason: EndReason,
+        exited: &mut (impl Future<Output = ExitStatus> + Unpin),
+        exit: Option<ExitStatus>,
+        gone: Gone,
+    ) -> Arc<TerminationReport> {
+        self.close_phase();
+        let exit = match exit {
+            Some(exit) => exit,
+            None => timeout(self.report_limit, exited)
+                .await
+                .unwrap_or(ExitStatus::Unknown),
+        };
+        Arc::new(TerminationReport {
+            server: self.server.to_owned(),
+            identity: self.terminator.identity(),
+            reason,
+            exit,
+            phases: self.phases,
+            gone,
+            containment: self.terminator.semantics().containment,
+            took: self.begun.elapsed(),
+        })
+    }
+
+    pub(super) async fn error(
+        mut self,
+        reason: EndReason,
+        cause: Option<StepError>,
+    ) -> TerminateError {
+        self.close_phase();
+        let terminator = self.terminator;
+        let (survivors, unknown) = match timeout(self.report_limit, terminator.survivors()).await {
+            Ok(Ok(survivors)) => (survivors, None),
+            Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+            Err(_) => (Vec::new(), Some("the launcher does not answer".to_owned())),
+        };
+        TerminateErrorContext {
+            server: self.server.to_owned(),
+            identity: terminator.identity(),
+            reason,
+            survivors,
+            cause: cause.map(|error| error.to_string()).or(unknown),
+            phases: self.phases,
+            took: self.begun.elapsed(),
+        }
+        .into()
+    }
+}
+
+/// Logs an outcome.
+pub(super) fn trace(outcome: &TerminationOutcome) {
+    match outcome {
+        Ok(report) => info!(
+            server = %report.server,
+            identity = %report.identity,
+            reason = report.reason.as_str(),
+            exit = %report.exit,
+            phase = report.ended_in().map(Phase::as_str),
+            swept = report.gone.swept_count,
+            proof = %list(&report.gone.evidence, "; "),
+            containment = %report.containment.mechanism,
+            took_ms = report.took.as_millis() as u64,
+            "server ended"
+        ),
+        Err(error) => {
+            let context = error.context();
+            warn!(
+                server = %context.server,
+                identity = %context.identity,
+                reason = context.reason.as_str(),
+                survivors = context.survivors.len(),
+                took_ms = context.took.as_millis() as u64,
+                %error,
+                "server not proven gone"
+            );
+        }
     }
 }
