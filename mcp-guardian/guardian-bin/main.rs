@@ -35,7 +35,6 @@ mod ladder;
 mod launch;
 mod namespace;
 mod orphan;
-mod params;
 mod parse;
 mod procfs;
 #[path = "../src/program/protocol.rs"]
@@ -54,7 +53,7 @@ mod text;
 mod tree;
 
 use control::Control;
-use params::Params;
+use launch::Params;
 use protocol::Report;
 use sys::Signals;
 

@@ -3,8 +3,7 @@
 //! The kernel ends everything in the namespace when its init ends, and init ends when the guardian
 //! does, for any reason.
 
-use crate::launch;
-use crate::params::Params;
+use crate::launch::{self, Params};
 use crate::procfs::Path;
 use crate::protocol::{CONTROL_FD, Stage};
 use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};

@@ -7,7 +7,7 @@ use core::ffi::CStr;
 
 use crate::ending::{OUT_OF_MEMORY, UNPROVEN};
 use crate::ladder::{Ladder, Order};
-use crate::params::small_number as number;
+use crate::launch::small_number as number;
 use crate::protocol::{MESSAGE_MAX, Report, Request};
 use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal, Signals};
 
