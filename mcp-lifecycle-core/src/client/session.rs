@@ -41,12 +41,13 @@ impl Session {
         limits: &TransportLimits,
         policy: TerminationPolicy,
     ) -> (Arc<Self>, ServerHandle) {
-        let (handle, streams) = launched.into_handle(&*observed.server);
-        let wire = Connection::new(streams.stdin, streams.stdout, limits);
+        let parts = launched.into_parts();
+        let (handle, stdin) = ServerHandle::new(&*observed.server, parts.stdin, parts.terminator);
+        let wire = Connection::new(stdin, parts.stdout, limits);
         let stderr = StderrTail::new(limits);
         let pumps = Pumps {
             writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
-            stderr: streams.stderr.map(|io| {
+            stderr: parts.stderr.map(|io| {
                 let (tail, observed) = (Arc::clone(&stderr), observed.clone());
                 tokio::spawn(stderr::drain(io, tail, observed, limits.stderr_line))
             }),
