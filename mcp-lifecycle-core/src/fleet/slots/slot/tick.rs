@@ -16,20 +16,15 @@ pub(super) fn end_again_after(unproven: u32) -> Duration {
 }
 
 impl<E: Entry> Slot<E> {
+    /// Does what is due at its [deadline](Self::deadline).
     pub(in crate::fleet::slots) fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_due = self.next.is_some_and(|at| at <= now);
         match self.state {
-            ServerState::Backoff if is_due => self.enter(ServerState::Queued, None),
-            ServerState::Exhausted if is_due => self.reset(),
-            ServerState::Unproven if is_due => self.end_again(out),
-            ServerState::Ready if self.idle_deadline().is_some_and(|at| at <= now) => {
-                if self.is_idle() {
-                    self.retire(&EndReason::Idle, out);
-                } else {
-                    // A call continues although its lease was returned.
-                    self.idle_since = now;
-                }
-            }
+            ServerState::Backoff => self.enter(ServerState::Queued, None),
+            ServerState::Exhausted => self.reset(),
+            ServerState::Unproven => self.end_again(out),
+            ServerState::Ready if self.is_idle() => self.retire(&EndReason::Idle, out),
+            // A call continues although its lease was returned.
+            ServerState::Ready => self.idle_since = now,
             _ => {}
         }
     }

@@ -11,7 +11,8 @@ pub(super) struct Waiter {
 }
 
 impl<E: Entry> Slot<E> {
-    /// Queues a waiter, unless it cannot be served before its deadline, and leases what is ready.
+    /// Queues a waiter, unless it cannot be served before its deadline, and leases what is ready. An
+    /// unproven end was [retried](Self::end_again) before.
     pub(in crate::fleet::slots) fn acquire(
         &mut self,
         waiter: WaiterId,
@@ -44,7 +45,6 @@ impl<E: Entry> Slot<E> {
                 failures,
                 last: self.last_error(),
             },
-            (_, ServerState::Unproven, _) => AcquireErrorKind::Unproven(self.last_error()),
             _ => return Ok(()),
         })
     }
