@@ -1,5 +1,8 @@
 //! The table's decisions, one at a time.
 
+mod admission;
+mod timing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +14,9 @@ use crate::fleet::restart::RestartPolicy;
 use crate::fleet::restart::Time;
 use crate::fleet::{AcquireErrorKind, FleetOptions, ServerState, Sharing};
 use crate::terminate::report::EndReason;
+use crate::terminate::timing::END_AGAIN;
 
-/// A server that is never busy, by its key.
+/// A server by its key, `server/name` or a name alone. One is always busy, and one has failed before.
 #[derive(Debug)]
 struct Quiet(&'static str, Arc<str>);
 
@@ -28,13 +32,13 @@ impl Entry for Quiet {
         &self.1
     }
     fn is_busy(&self) -> bool {
-        false
+        self.0 == "busy"
     }
     fn is_dead(&self) -> bool {
         false
     }
     fn failure(&self) -> Option<Failure> {
-        None
+        (self.0 == "failed").then_some(Failure::Closed(EndReason::Idle))
     }
 }
 
@@ -65,7 +69,8 @@ fn insert(
     settings: SlotSettings,
     now: Time,
 ) -> SlotId {
-    table.insert(Quiet(key, Arc::from("s")), settings, now)
+    let server = key.split_once('/').map_or("s", |(server, _)| server);
+    table.insert(Quiet(key, Arc::from(server)), settings, now)
 }
 
 fn text(effect: Effect) -> String {
@@ -110,94 +115,6 @@ fn everybody_who_waits_shares_one_start() {
 }
 
 #[test]
-fn a_replacement_waits_for_the_proof() {
-    let mut table = table(8);
-    let old = insert(&mut table, "a", settings(Demand::Declared), at(0));
-    table.started(old, 1, at(0));
-    table.retire(old, &EndReason::ConfigChanged, at(1));
-    let new = insert(&mut table, "a", settings(Demand::Declared), at(1));
-    let started = |table: &mut Table<Quiet>| is_started(table, new, 1);
-    assert!(!started(&mut table));
-    table.ended(old, 1, false, 0, at(2));
-    assert!(!started(&mut table), "the old one may still live");
-    table.tick(at(7));
-    table.ended(old, 1, true, 0, at(8));
-    assert!(started(&mut table));
-}
-
-#[test]
-fn at_the_limit_the_idle_one_used_longest_ago_makes_room() {
-    let mut table = table(2);
-    let held = ready(&mut table, "held", at(0));
-    let idle = ready(&mut table, "idle", at(1));
-    table.release(idle, 1, at(2));
-    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(3));
-    table.acquire(new, at(99), at(3));
-    let reason = EndReason::Evicted;
-    assert_eq!(
-        effects(&mut table),
-        [text(Effect::End { slot: idle, reason })]
-    );
-    // Its place is free when it is proven gone, and not before.
-    table.ended(idle, 1, true, 0, at(4));
-    assert!(is_started(&mut table, new, 1));
-    assert_eq!(table.slot(held).unwrap().leases(), 1);
-}
-
-#[test]
-fn at_the_limit_with_nothing_idle_the_error_names_the_holders() {
-    let mut table = table(1);
-    let held = ready(&mut table, "held", at(0));
-    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(1));
-    let waiter = table.acquire(new, at(99), at(1));
-    let refusal = AcquireErrorKind::Capacity {
-        limit: 1,
-        of_server: false,
-        holders: vec![table.slot(held).unwrap().holder()],
-    };
-    let refused = Effect::Refuse { waiter, refusal };
-    assert_eq!(effects(&mut table), [text(refused)]);
-    assert!(table.slot(new).is_none());
-}
-
-#[test]
-fn a_place_whose_cleanup_is_uncertain_still_counts() {
-    let mut table = table(1);
-    let old = ready(&mut table, "old", at(0));
-    table.release(old, 1, at(0));
-    table.tick(at(60));
-    table.ended(old, 1, false, 0, at(61));
-    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(62));
-    table.acquire(new, at(99), at(62));
-    let refused = |e: &Effect| {
-        matches!(
-            e,
-            Effect::Refuse {
-                refusal: AcquireErrorKind::Capacity { .. },
-                ..
-            }
-        )
-    };
-    assert!(table.take_effects().iter().any(refused));
-}
-
-#[test]
-fn idle_time_runs_from_the_last_return_only() {
-    let mut table = table(8);
-    let id = ready(&mut table, "a", at(0));
-    assert_eq!(table.next_deadline(), None, "a lease holds it");
-    assert_eq!(table.release(id, 1, at(100)), Some(at(160)));
-    table.tick(at(159));
-    assert!(!table.has_effects());
-    table.tick(at(160));
-    let reason = EndReason::Idle;
-    assert_eq!(
-        effects(&mut table),
-        [text(Effect::End { slot: id, reason })]
-    );
-}
-
-#[test]
 fn an_exclusive_server_has_one_lease_at_a_time_in_order() {
     let mut table = table(8);
     let mut exclusive = settings(Demand::OnDemand);
@@ -215,38 +132,225 @@ fn an_exclusive_server_has_one_lease_at_a_time_in_order() {
     assert_eq!(table.slot(id).unwrap().leases(), 0);
 }
 
-#[test]
-fn a_crash_loop_starts_no_more_often_than_the_budget() {
-    let mut table = table(8);
-    let id = insert(&mut table, "a", settings(Demand::Declared), at(0));
-    let (mut now, mut starts) = (at(0), 0);
-    while now < at(420) {
-        for effect in table.take_effects() {
-            if let Effect::Start { generation, .. } = effect {
-                starts += 1;
-                table.started(id, generation, now);
-                table.ended(id, generation, true, 0, now);
-            }
-        }
-        now += Duration::from_millis(100);
-        table.tick(now);
-    }
-    assert_eq!(starts, 6);
-    let slot = table.slot(id).unwrap();
-    assert_eq!(slot.state(), ServerState::Exhausted);
-    assert!(slot.next().is_some());
-    table.reset(id, now);
-    assert!(is_started(&mut table, id, 7));
+/// Acquires, and returns why it is refused at once, if it is.
+fn refused(table: &mut Table<Quiet>, id: SlotId, deadline: Time, now: Time) -> Option<String> {
+    let waiter = table.acquire(id, deadline, now);
+    table
+        .take_effects()
+        .into_iter()
+        .find_map(|effect| match effect {
+            Effect::Refuse {
+                waiter: it,
+                refusal,
+            } if it == waiter => Some(format!("{refusal:?}")),
+            _ => None,
+        })
 }
 
 #[test]
-fn a_failed_server_that_nobody_wants_is_forgotten_after_its_cooldown() {
+fn a_waiter_that_no_start_can_serve_is_refused() {
     let mut table = table(8);
-    let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
-    table.acquire(id, at(0), at(0));
+    let mut once = settings(Demand::OnDemand);
+    once.options =
+        FleetOptions::new().restart(RestartPolicy::new().jitter_percent(0).max_restarts(1));
+    let id = insert(&mut table, "failed", once, at(0));
+    assert_eq!(refused(&mut table, id, at(99), at(0)), None);
+    table.ended(id, 1, true, 0, at(10));
+    let why = refused(&mut table, id, at(11) - Duration::from_nanos(1), at(10));
+    let last = table.slot(id).unwrap().last_error();
+    assert_eq!(last.as_deref(), Some(&*EndReason::Idle.to_string()));
+    let backoff = AcquireErrorKind::Backoff {
+        retry_in: at(1),
+        failures: 1,
+        last: last.clone(),
+    };
+    assert_eq!(why, Some(format!("{backoff:?}")));
+    assert_eq!(
+        refused(&mut table, id, at(11), at(10)),
+        None,
+        "it starts in time"
+    );
+    table.tick(at(11));
+    assert!(is_started(&mut table, id, 2));
+    table.ended(id, 2, true, 0, at(12));
+    let exhausted = AcquireErrorKind::Exhausted {
+        retry_in: Some(at(599)),
+        failures: 2,
+        last,
+    };
+    let why = refused(&mut table, id, at(9999), at(13));
+    assert_eq!(why, Some(format!("{exhausted:?}")));
+    assert_eq!(table.slot(id).unwrap().failures(), 2);
+
+    let old = ready(&mut table, "old", at(0));
+    table.retire(old, &EndReason::ScopeEnded, at(1));
+    let retired = AcquireErrorKind::Retired(EndReason::ScopeEnded);
+    assert_eq!(
+        refused(&mut table, old, at(99), at(2)),
+        Some(format!("{retired:?}"))
+    );
+    table.close(&EndReason::Shutdown, at(3));
+    let closed = AcquireErrorKind::Closed;
+    assert_eq!(
+        refused(&mut table, id, at(99), at(4)),
+        Some(format!("{closed:?}"))
+    );
+}
+
+#[test]
+fn waiters_outlive_a_death_and_not_a_failed_start_or_an_unproven_end() {
+    let mut table = table(8);
+    let mut exclusive = settings(Demand::OnDemand);
+    exclusive.options.sharing = Sharing::Exclusive;
+    let id = insert(&mut table, "a", exclusive, at(0));
+    for _ in 0..2 {
+        table.acquire(id, at(99), at(0));
+    }
+    table.started(id, 1, at(0));
+    table.died(id, 1, at(0));
     table.ended(id, 1, true, 0, at(0));
-    table.tick(at(599));
-    assert!(!table.is_empty());
-    table.tick(at(600));
+    assert_eq!(table.slot(id).unwrap().waiting(), 1);
+    table.tick(at(1));
+    assert_eq!(
+        table.slot(id).unwrap().leases(),
+        0,
+        "they were of the dead one"
+    );
+    table.take_effects();
+    table.ended(id, 2, true, 0, at(1));
+    let failed = AcquireErrorKind::Failed("its start failed".to_owned());
+    assert!(effects(&mut table)[0].contains(&format!("{failed:?}")));
+    table.acquire(id, at(99), at(1));
+    table.tick(at(3));
+    table.started(id, 3, at(3));
+    table.acquire(id, at(99), at(3));
+    table.take_effects();
+    table.ended(id, 3, false, 0, at(4));
+    let unproven = AcquireErrorKind::Unproven(None);
+    assert!(effects(&mut table)[0].contains(&format!("{unproven:?}")));
+}
+
+#[test]
+fn events_of_another_process_or_state_change_nothing() {
+    let mut table = table(8);
+    let id = insert(&mut table, "a", settings(Demand::Declared), at(0));
+    let state = |table: &Table<Quiet>| {
+        let slot = table.slot(id).unwrap();
+        (
+            slot.state(),
+            slot.generation(),
+            slot.failures(),
+            slot.next(),
+        )
+    };
+    let same = |table: &mut Table<Quiet>, events: [fn(&mut Table<Quiet>, SlotId); 3]| {
+        let before = state(table);
+        table.take_effects();
+        for event in events {
+            event(table, id);
+            assert_eq!(state(table), before);
+        }
+        assert!(!table.has_effects());
+    };
+    assert_eq!(state(&table), (ServerState::Starting, 1, 0, None));
+    same(
+        &mut table,
+        [
+            |table, id| table.started(id, 2, at(1)),
+            |table, id| table.died(id, 1, at(1)),
+            |table, id| table.ended(id, 2, true, 0, at(1)),
+        ],
+    );
+    table.started(id, 1, at(1));
+    assert_eq!(state(&table), (ServerState::Ready, 1, 0, None));
+    same(
+        &mut table,
+        [
+            |table, id| table.started(id, 1, at(2)),
+            |table, id| table.died(id, 2, at(2)),
+            |table, id| table.ended(id, 0, false, 0, at(2)),
+        ],
+    );
+    table.died(id, 1, at(2));
+    assert_eq!(state(&table), (ServerState::Ending, 1, 0, None));
+    same(
+        &mut table,
+        [
+            |table, id| table.started(id, 1, at(3)),
+            |table, id| table.died(id, 1, at(3)),
+            |table, id| table.ended(id, 2, true, 0, at(3)),
+        ],
+    );
+    table.ended(id, 1, true, 0, at(3));
+    assert_eq!(state(&table), (ServerState::Backoff, 1, 1, Some(at(4))));
+    same(
+        &mut table,
+        [
+            |table, id| table.started(id, 1, at(3)),
+            |table, id| table.died(id, 1, at(3)),
+            |table, id| table.ended(id, 1, true, 0, at(3)),
+        ],
+    );
+}
+
+#[test]
+fn a_key_leads_to_its_slot_that_is_not_retired() {
+    let mut table = table(8);
+    assert_eq!(table.find(&"a"), None);
+    let old = ready(&mut table, "a", at(0));
+    let other = ready(&mut table, "b", at(0));
+    assert_eq!(table.find(&"a"), Some(old));
+    assert!(table.is_live(old));
+    table.retire(old, &EndReason::ScopeEnded, at(1));
+    assert_eq!(table.find(&"a"), None);
+    let new = insert(&mut table, "a", settings(Demand::OnDemand), at(1));
+    assert!(new != old && !table.is_live(new));
+    assert_eq!(
+        (table.find(&"a"), table.find(&"b")),
+        (Some(new), Some(other))
+    );
+    table.ended(old, 1, true, 0, at(2));
+    assert!(table.slot(old).is_none() && !table.is_live(old));
+    assert_eq!(table.find(&"a"), Some(new));
+}
+
+#[test]
+fn a_closed_table_takes_and_gives_nothing() {
+    let mut table = table(8);
+    let id = ready(&mut table, "a", at(0));
+    let waiting = insert(&mut table, "b", settings(Demand::OnDemand), at(0));
+    let waiter = table.acquire(waiting, at(99), at(0));
+    assert_eq!(table.lease(id, at(0)), Some(1));
+    assert!(!table.is_closed());
+    table.take_effects();
+    table.close(&EndReason::Shutdown, at(1));
+    assert!(table.is_closed());
+    let refused = AcquireErrorKind::Retired(EndReason::Shutdown);
+    let mut done = effects(&mut table);
+    done.sort();
+    let end = |slot| {
+        text(Effect::End {
+            slot,
+            reason: EndReason::Shutdown,
+        })
+    };
+    let refuse = Effect::Refuse {
+        waiter,
+        refusal: refused,
+    };
+    let mut expected = [end(id), end(waiting), text(refuse)];
+    expected.sort();
+    assert_eq!(done, expected);
+    assert_eq!(table.lease(id, at(2)), None);
+    let late = insert(&mut table, "c", settings(Demand::Declared), at(2));
+    assert!(table.slot(late).is_none() && !table.has_effects());
+    // An unproven end is tried again at once.
+    table.ended(id, 1, false, 0, at(2));
+    table.close(&EndReason::Shutdown, at(2));
+    assert_eq!(effects(&mut table), [text(Effect::EndAgain { slot: id })]);
+    for id in [id, waiting] {
+        assert!(!table.is_empty());
+        table.ended(id, 1, true, 0, at(3));
+    }
     assert!(table.is_empty());
 }
