@@ -119,7 +119,6 @@ impl<E: Entry> Table<E> {
             if server.leaving <= server.promised && !self.evict(within) {
                 return Room::Never(self.capacity(limit, Some(&name)));
             } else if server.leaving <= server.promised {
-                server.leaving += 1;
                 all.leaving += 1;
             }
             server.promised += 1;
