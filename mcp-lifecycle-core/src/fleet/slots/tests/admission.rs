@@ -251,3 +251,24 @@ fn a_declared_server_waits_for_capacity() {
         [text(Effect::Refuse { waiter, refusal })]
     );
 }
+
+#[test]
+fn a_failed_server_that_is_wanted_no_more_is_not_started() {
+    let mut table = Table::new(Limits {
+        max_live: 8,
+        max_starting: 1,
+    });
+    let (id, _) = wanted(&mut table, "a", FleetOptions::new());
+    table.ended(id, 1, true, 0, at(9));
+    let waiter = table.acquire(id, at(99), at(9));
+    let (other, _) = wanted(&mut table, "b", FleetOptions::new());
+    table.tick(at(10));
+    assert_eq!(table.slot(id).unwrap().state(), ServerState::Queued);
+    assert!(table.cancel(id, waiter, at(10)));
+    table.started(other, 1, at(11));
+    assert_eq!(table.slot(id).unwrap().state(), ServerState::Queued);
+    // It is, when it is wanted again.
+    table.take_effects();
+    table.acquire(id, at(99), at(12));
+    assert!(is_started(&mut table, id, 2));
+}
