@@ -210,6 +210,108 @@ fn kept_processes_are_spared_but_not_servers() {
 }
 
 #[test]
+fn a_mark_that_is_not_read_has_a_reason() {
+    assert_eq!(Mark::Unseen("why".to_owned()).reason(), "why");
+    let passing = Mark::Passing;
+    assert_eq!(
+        passing.reason(),
+        "it kept executing programs while it was examined"
+    );
+}
+
+#[test]
+fn a_process_may_be_as_old_as_its_host() {
+    let same = Process {
+        start_time: 100,
+        ..of(dead(), 50)
+    };
+    assert_eq!(judge(&same), Verdict::End);
+}
+
+#[test]
+fn the_first_process_is_never_suspected_or_ended() {
+    let first = process(1, 0, Mark::Passing);
+    assert_eq!(judge(&first), Verdict::Pass);
+    // The ancestors of the hosts are not all visible.
+    let mut cut = scene(&[]);
+    for pid in [9, 29] {
+        cut.processes.remove(&pid);
+    }
+    let empty = with_hosts(|hosts| hosts.empty(&dead(), &[1], &cut));
+    assert_eq!(empty, Emptying::Each);
+}
+
+#[test]
+fn a_guardian_of_the_dead_does_not_keep_its_cgroup() {
+    let guardian = Process {
+        is_guardian: true,
+        ..of(dead(), 50)
+    };
+    let scene = scene(&[guardian]);
+    let empty = with_hosts(|hosts| hosts.empty(&dead(), &[50], &scene));
+    assert_eq!(empty, Emptying::All);
+}
+
+#[test]
+fn an_orphan_below_a_host_with_another_mark_ends() {
+    let all = [
+        process(40, 1, mark_of(nested())),
+        process(50, 40, mark_of(dead())),
+    ];
+    let mut scene = scene(&all);
+    scene.hosts.insert(40);
+    let verdict = with_hosts(|hosts| hosts.judge(&all[1], &scene));
+    assert_eq!(verdict, Verdict::End);
+}
+
+#[test]
+fn a_line_ends_at_the_first_process_or_after_all() {
+    let line = |processes: &[Process], pid| {
+        let processes = processes.iter().map(|it| (it.pid, it.clone()));
+        let scene = Scene {
+            processes: processes.collect(),
+            hosts: BTreeSet::new(),
+        };
+        scene.line(pid).collect::<Vec<_>>()
+    };
+    let [first, second, third] =
+        [(1, 0), (2, 1), (3, 2)].map(|(pid, parent)| process(pid, parent, Mark::None));
+    assert_eq!(line(&[first, second.clone(), third.clone()], 3), [3, 2, 1]);
+    assert_eq!(line(&[second, third], 3), [3, 2, 1], "it is not visible");
+    let own = process(4, 4, Mark::None);
+    assert_eq!(line(&[own], 4), [4, 4]);
+}
+
+#[test]
+fn a_server_is_known_by_its_mark_or_the_nearest_guardian() {
+    let guardian = |pid, parent, mark| Process {
+        is_guardian: true,
+        ..process(pid, parent, mark)
+    };
+    let scene = scene(&[
+        guardian(50, 1, mark_of(dead())),
+        process(51, 50, Mark::Unreadable),
+        process(52, 51, mark_of(nested())),
+        process(53, 51, Mark::None),
+        guardian(54, 50, Mark::None),
+        process(55, 54, Mark::None),
+        process(56, 1, Mark::None),
+    ]);
+    let host = |pid: u32| scene.server_of(&scene.processes[&pid]).map(Cookie::host);
+    let (dead, nested) = (dead(), nested());
+    let found = [51, 52, 53, 54, 55, 56].map(host);
+    let expected = [
+        Some(&dead),
+        Some(&nested),
+        Some(&dead),
+        Some(&dead),
+        None,
+        None,
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn cycles_of_parents_are_survived() {
     let circle = [
         process(50, 51, mark_of(dead())),
