@@ -2,6 +2,7 @@
 
 mod bounds;
 mod ends;
+mod flight;
 mod orders;
 mod random;
 
@@ -415,4 +416,42 @@ fn a_level_is_answered_while_asleep_and_told_at_the_start() {
     let level = request(2, Method::SetLevel { is_valid: true }, None);
     let todo = relay.on_host(secs(1), &line("level"), level);
     assert_eq!(todo, [Action::Start, tell("init")], "it may refuse");
+}
+
+#[test]
+fn a_server_is_started_at_once_unless_its_start_is_lazy() {
+    for (lazy, started) in [(false, vec![Action::Start]), (true, vec![])] {
+        let mut relay = Relay::new(Policy { lazy, ..policy() });
+        assert_eq!(relay.on(secs(0), Event::Begin), started);
+    }
+}
+
+#[test]
+fn a_relay_answers_and_holds_lines_until_its_server_is_ready() {
+    assert_eq!(Relay::new(policy()).handshake_key(), None);
+    let mut relay = asleep();
+    assert_eq!(relay.handshake_key(), Some(&[1; 32]));
+    assert!(relay.answers() && !relay.passes());
+    relay.on_host(secs(1), &line("call"), call(2));
+    relay.on_host(secs(1), &line("x"), call(3));
+    assert_eq!((relay.held(), relay.answers()), (7, true));
+    relay.on_server(secs(1), answer(0, Some(known(0))));
+    assert_eq!((relay.held(), relay.answers()), (0, false));
+}
+
+#[test]
+fn the_last_server_is_one_without_a_successor() {
+    for restart in [true, false] {
+        let mut relay = running();
+        relay.policy.restart = restart;
+        assert_eq!(relay.is_last(), !restart);
+        // Ended because it is idle, it has one in any case.
+        assert_eq!(relay.on_time(secs(2) + IDLE), [Action::Close]);
+        assert!(!relay.is_last());
+        relay.on_leave();
+        assert!(relay.is_last());
+    }
+    let mut relay = running();
+    relay.on_host_closed(secs(3));
+    assert!(relay.is_last());
 }
