@@ -123,3 +123,55 @@ fn a_request_has_no_version_field_and_no_null() {
     let frame = encode_request(&RequestId::Number(1), "x", &serde_json::json!({}));
     assert_eq!(frame, r#"{"id":1,"method":"x","params":{}}"#);
 }
+
+#[test]
+fn lists_and_maps_have_a_limit() {
+    let start = |argv: usize, env: usize| {
+        let argv = vec!["\"\""; argv].join(",");
+        let env = (0..env).map(|nth| format!("\"{nth}\":\"\""));
+        let env = env.collect::<Vec<_>>().join(",");
+        let text = format!(r#"{{"processId":"p","argv":[{argv}],"cwd":"/","env":{{{env}}}}}"#);
+        let parsed = serde_json::from_str::<StartParams>(&text);
+        parsed.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(start(131_072, 4096), Ok(()));
+    let [arguments, variables] = [(131_073, 0), (1, 4097)].map(|(argv, env)| {
+        let error = start(argv, env).unwrap_err();
+        error
+            .split(" at line")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    });
+    let list = "invalid length 131073, expected a list of at most 131072 strings";
+    let map = "invalid length 4097, expected a map of at most 4096 strings";
+    assert_eq!((&*arguments, &*variables), (list, map));
+    for wrong in [r#""argv":7,"env":{}"#, r#""argv":[],"env":7"#] {
+        let text = format!(r#"{{"processId":"p","cwd":"/",{wrong}}}"#);
+        let error = serde_json::from_str::<StartParams>(&text).unwrap_err();
+        assert!(error.to_string().contains("expected a "), "{error}");
+    }
+}
+
+#[test]
+fn ids_and_parameters_are_read_as_they_are_written() {
+    let ids = [RequestId::Number(-7), RequestId::Text("a\"b".to_owned())];
+    assert_eq!(ids.map(|id| id.to_string()), ["-7", "a\"b"]);
+    for (params, text, is_object) in [
+        (r#","params":null"#, "null", true),
+        ("", "null", true),
+        (r#","params":{"a": 1}"#, r#"{"a": 1}"#, true),
+        (r#","params":[1]"#, "[1]", false),
+    ] {
+        let frame = format!(r#"{{"method":"x"{params}}}"#);
+        let Message::Notification { params, .. } = message(&frame) else {
+            panic!("{frame}");
+        };
+        let object = params.parse::<serde_json::Map<String, serde_json::Value>>();
+        assert_eq!(
+            (params.text(), object.is_ok()),
+            (text, is_object),
+            "{frame}"
+        );
+    }
+}
