@@ -109,7 +109,7 @@ impl Relay {
 
     pub(super) fn gone(&mut self, how: &str) {
         let phase = std::mem::replace(&mut self.phase, Phase::Asleep);
-        let was_closed = std::mem::take(&mut self.is_closed);
+        self.is_closed = false;
         self.cut = None;
         self.deaf = None;
         // Lines queued since its end began are for the next server.
@@ -134,8 +134,7 @@ impl Relay {
         if was_sustained {
             self.failures = 0;
         }
-        let by_itself = matches!(phase, Phase::Running | Phase::Starting) && !was_closed;
-        if by_itself || phase == Phase::Failing {
+        if phase != Phase::Ending {
             // An exit while idle is no failure.
             let has_failed = (phase == Phase::Failing || !self.flight.is_empty()) && !was_sustained;
             self.refuse(&format!(
