@@ -222,3 +222,52 @@ fn a_closed_input_is_an_exit_or_the_end_of_a_useless_server() {
     assert!(says(&todo)[0].contains("closed its input"), "{todo:?}");
     assert_eq!(todo.last(), Some(&Action::Close));
 }
+
+/// A relay whose server was ended because it is idle, and lives.
+fn ending() -> Relay {
+    let mut relay = running();
+    assert_eq!(relay.on_time(secs(2) + IDLE), [Action::Close]);
+    relay
+}
+
+#[test]
+fn the_end_of_an_idle_server_ends_a_relay_only_with_its_host() {
+    let mut relay = ending();
+    relay.policy.restart = false;
+    assert_eq!(relay.on_gone(secs(700), "it ended"), []);
+    let mut relay = ending();
+    relay.on_host_closed(secs(700));
+    let exit = [Action::Exit(Exit::Success)];
+    assert_eq!(relay.on_gone(secs(700), "it ended"), exit);
+    let mut relay = ending();
+    assert_eq!(relay.on_leave(), []);
+    assert_eq!(relay.on_gone(secs(700), "it ended"), exit);
+    // There is more to do: the next server does it, and ends.
+    let mut relay = ending();
+    relay.on_host(secs(700), &line("x"), call(3));
+    relay.on_host_closed(secs(700));
+    let todo = relay.on_gone(secs(700), "it ended");
+    assert_eq!(todo, [Action::Start, tell("init")]);
+}
+
+#[test]
+fn a_server_is_kept_for_a_batch_that_it_was_given() {
+    // Its successor was not.
+    let mut relay = running();
+    relay.on_host(secs(3), &line("batch"), FromHost::Batch);
+    assert_eq!(relay.on_gone(secs(4), "it ended"), []);
+    relay.on_host(secs(5), &line("x"), call(3));
+    let answer_all = |relay: &mut Relay, now| {
+        relay.on_server(now, answer(0, Some(known(0))));
+        relay.on_server(now, answer(1, Some(known(7))));
+        relay.on_server(now, answer(3, None));
+    };
+    answer_all(&mut relay, secs(5));
+    assert_eq!(relay.deadline(), Some(secs(5) + IDLE));
+    // It was queued for the successor.
+    let mut relay = ending();
+    relay.on_host(secs(700), &line("batch"), FromHost::Batch);
+    relay.on_gone(secs(700), "it ended");
+    answer_all(&mut relay, secs(700));
+    assert_eq!(relay.deadline(), None);
+}
