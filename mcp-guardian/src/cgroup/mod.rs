@@ -71,6 +71,9 @@ pub fn parent_with_memory() -> io::Result<PathBuf> {
     let in_version_1 = room::is_in_version_1(&sys::bytes_of("/proc/thread-self/cgroup")?);
     // Without version 2 the list is empty, which is the reason then.
     let levels = match parent() {
+        Ok(own) if own.join("cgroup.events").exists() && !own.join("cgroup.kill").exists() => {
+            return Err(missing(room::NoRoom::NoKill));
+        }
         Ok(own) => own.ancestors().map_while(level).collect(),
         Err(error) if sys::is_shortage(&error) => return Err(error),
         Err(_) => Vec::new(),

@@ -27,6 +27,8 @@ pub(super) enum NoRoom {
          `systemd.unified_cgroup_hierarchy=1` or `cgroup_no_v1=memory`"
     )]
     Version1,
+    #[error("this kernel cannot kill a cgroup; it takes Linux 5.14")]
+    NoKill,
     #[error(
         "no cgroup that is visible here has the memory controller (cgroup.controllers); in a container, \
          limit the container"

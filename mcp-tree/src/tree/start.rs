@@ -160,7 +160,11 @@ fn start(
     leaf: Option<&Leaf>,
     plan: &Plan,
 ) -> Result<GuardianHandle, (LaunchErrorKind, bool)> {
-    let prepared = Prepared::new(command, leaf).map_err(|error| (error, false))?;
+    let doors = leaf.map(Leaf::open).transpose();
+    let prepared = doors
+        .map_err(|error| short_of(error, "its new cgroup could not be opened"))
+        .and_then(|doors| Prepared::new(command, leaf.zip(doors)))
+        .map_err(|error| (error, false))?;
     // The probe has succeeded, so a fallback now would be a silent one.
     program::spawn(SpawnRequest {
         grace: plan.grace,
@@ -185,8 +189,11 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    pub(crate) fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
-        let doors = leaf.map(Leaf::open).transpose();
+    pub(crate) fn new(
+        command: &Command,
+        cgroup: Option<(&Leaf, Doors)>,
+    ) -> Result<Self, LaunchErrorKind> {
+        let (leaf, doors) = cgroup.unzip();
         let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
         let argv = std::iter::once(&command.arg0).chain(&command.args);
         Ok(Self {
@@ -195,7 +202,7 @@ impl Prepared {
             env: env(command)?,
             cwd: cwd.transpose()?,
             cgroup: leaf.map(|leaf| c_string(leaf.name())).transpose()?,
-            doors: doors.map_err(|error| short_of(error, "its new cgroup could not be opened"))?,
+            doors,
         })
     }
 

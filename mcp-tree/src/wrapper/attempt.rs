@@ -243,7 +243,10 @@ impl Start<'_> {
         let ring = self.wrapper.ring(identity, ledger.as_ref());
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let stderr = self.server.log.map_or(stderr.as_fd(), File::as_fd);
-        let mut prepared = Prepared::new(self.server.command, leaf.as_ref())?;
+        // Before Linux 5.14 a cgroup can be made and cannot be killed.
+        let doors = leaf.as_ref().map(Leaf::open).transpose();
+        let doors = doors.map_err(|error| Failed::At(Stage::Cgroup, error))?;
+        let mut prepared = Prepared::new(self.server.command, leaf.as_ref().zip(doors))?;
         prepared.env.extend(unmarked.map(Cookie::variable));
         let request = prepared.request([stdin.as_fd(), stdout.as_fd(), stderr]);
         let guardian = program::spawn(SpawnRequest {
