@@ -15,31 +15,15 @@ use crate::blocking::blocking;
 use crate::command::Command;
 use crate::{pipes, sys};
 
-/// A server behind a guardian that has just been started. Kills everything if dropped.
-pub(crate) struct Starting {
-    launched: LaunchedServer,
-    tree: Arc<Guarded>,
-    command: Command,
-}
+/// A server, which is killed when it is dropped, its tree, and the command that this starts.
+pub(crate) type Starting = (LaunchedServer, Arc<Guarded>, Command);
 
 /// Starts a guardian, which starts `command`.
 pub(crate) fn spawn(command: Command, plan: Plan) -> Result<Starting, LaunchErrorKind> {
     let (ours, theirs) = pipes::open()?;
     let tree = Guarded::launch(&command, theirs.each_ref().map(|it| it.as_fd()), plan)?;
     let server = Arc::new(GuardedServer(Arc::clone(&tree)));
-    Ok(Starting {
-        launched: ours.launched(server),
-        tree,
-        command,
-    })
-}
-
-impl Starting {
-    /// Waits until the server's program runs, or has ended.
-    pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
-        self.tree.started(&self.command).await?;
-        Ok(self.launched)
-    }
+    Ok((ours.launched(server), tree, command))
 }
 
 #[derive(Debug)]

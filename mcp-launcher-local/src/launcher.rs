@@ -195,7 +195,10 @@ impl ServerLauncher for LocalLauncher {
         });
         match spawned.await.and_then(|spawned| spawned).map_err(fail)? {
             #[cfg(target_os = "linux")]
-            Spawned::Starting(starting) => starting.started().await.map_err(fail),
+            Spawned::Starting((launched, tree, command)) => {
+                tree.started(&command).await.map_err(fail)?;
+                Ok(launched)
+            }
             Spawned::Running(launched) => Ok(launched),
         }
     }
