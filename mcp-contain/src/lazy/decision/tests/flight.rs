@@ -63,6 +63,15 @@ fn lists_are_renewed_without_a_handshake() {
     assert_eq!(todo, [Action::Start, tell("new")]);
 }
 
+/// An answer that is not a handshake's.
+fn silent() -> Answer {
+    Answer {
+        has_logging: false,
+        version: None,
+        ..known(7)
+    }
+}
+
 /// A relay without a cache: `initialize` 0, a list 1 and `server/discover` 2 are answered by the server.
 fn answered(discovered: FromServer) -> (Relay, Vec<Action>) {
     let mut relay = Relay::new(policy());
@@ -70,20 +79,15 @@ fn answered(discovered: FromServer) -> (Relay, Vec<Action>) {
     for (number, method) in (0..).zip(methods) {
         relay.on_host(secs(0), &line("asked"), request(number, method, None));
     }
-    let silent = Answer {
-        has_logging: false,
-        version: None,
-        ..known(7)
-    };
     relay.on_server(secs(0), answer(0, Some(known(0))));
-    relay.on_server(secs(0), answer(1, Some(silent)));
+    relay.on_server(secs(0), answer(1, Some(silent())));
     let todo = relay.on_server(secs(0), discovered);
     (relay, todo)
 }
 
 #[test]
 fn what_a_server_has_answered_is_known_to_its_successor() {
-    let (mut relay, _) = answered(answer(2, Some(known(8))));
+    let (mut relay, _) = answered(answer(2, Some(silent())));
     assert_eq!(relay.on_gone(secs(1), "it ended"), []);
     let level = Method::SetLevel { is_valid: true };
     let todo = relay.on_host(secs(1), &line("level"), request(10, level, None));
