@@ -36,6 +36,7 @@ fn requests_of_the_host_are_refused_beyond_their_number_or_their_bytes() {
         refused[0].starts_with("{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32603,"),
         "{refused:?}"
     );
+    assert!(refused[0].contains("4096 requests, or 4 MiB of them"));
     assert!(relay.answers(), "and the host has to read that");
     // A cancelled one and an answered one make room again.
     relay.on_host(secs(3), b"n\n", FromHost::Cancelled(id(100)));

@@ -170,3 +170,43 @@ fn a_handshake_that_is_refused_too_late_changes_nothing() {
     assert!(relay.on_time(secs(61)).contains(&Action::Close));
     assert_eq!(relay.on_server(secs(62), refused(0, -32000)), []);
 }
+
+#[test]
+fn a_ping_is_no_use_and_only_an_older_one_is_answered_by_the_relay() {
+    let mut relay = running();
+    let ping = || request(9, Method::Ping, None);
+    assert_eq!(
+        relay.on_host(secs(50), &line("ping"), ping()),
+        [Action::Pass]
+    );
+    assert_eq!(relay.on_server(secs(51), answer(9, None)), [Action::Pass]);
+    assert_eq!(relay.deadline(), Some(secs(2) + IDLE));
+    let FromHost::Request(request) = ping() else {
+        unreachable!()
+    };
+    let is_modern = true;
+    let modern = FromHost::Request(Request {
+        is_modern,
+        ..request
+    });
+    let todo = Relay::new(policy()).on_host(secs(0), &line("ping"), modern);
+    assert_eq!(todo, [Action::Start, tell("ping")]);
+}
+
+#[test]
+fn a_notification_waits_only_behind_a_request() {
+    let mut relay = asleep();
+    let notify = |relay: &mut Relay| {
+        assert_eq!(
+            relay.on_host(secs(700), &line("n"), FromHost::Notification),
+            []
+        );
+        relay.held()
+    };
+    assert_eq!(notify(&mut relay), 0);
+    let mut relay = running();
+    assert_eq!(relay.on_time(secs(2) + IDLE), [Action::Close]);
+    assert_eq!(notify(&mut relay), 0);
+    relay.on_host(secs(700), &line("x"), call(3));
+    assert_eq!(notify(&mut relay), 4);
+}
