@@ -175,3 +175,12 @@ fn ids_and_parameters_are_read_as_they_are_written() {
         );
     }
 }
+
+#[test]
+fn a_result_of_null_is_an_empty_object() {
+    let Message::Response { result, .. } = message(r#"{"id":1,"result":null}"#) else {
+        panic!("no response");
+    };
+    let object = result.parse::<serde_json::Map<String, serde_json::Value>>();
+    assert_eq!(object.map(|it| it.len()), Ok(0));
+}
