@@ -229,18 +229,18 @@ fn moved() {
     }
     let stage = Stage::new();
     let mut host = host(&stage, &[]);
+    let old = ledgers_in(&first());
     // The kernel says nothing of that: its next server puts it back.
     let away = first().with_extension("away");
     fs::rename(first(), &away).unwrap();
     host.stdin.as_mut().unwrap().write_all(b"+").unwrap();
     stage.wait_for("server");
     stage.wait_for("server");
-    wait_until(|| ledgers_in(&first()).len() == 1);
+    // By its name, which it gets once it is complete.
+    wait_until(|| ledgers_in(&first()) == old);
     // And nothing else does, from here on, than the kernel's word.
-    for path in ledgers_in(&first()) {
-        fs::remove_file(path).unwrap();
-    }
-    wait_until(|| ledgers_in(&first()).len() == 1);
+    fs::remove_file(&old[0]).unwrap();
+    wait_until(|| ledgers_in(&first()) == old);
     end(host);
     is_reaped(&stage);
     fs::remove_dir_all(away).unwrap();
