@@ -1,13 +1,17 @@
 //! Who does not stay, although somebody does.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
-use crate::host::{Alive, Server, Streams, wrapped};
+use crate::host::{Alive, DEADLINE, Server, Streams, wrapped};
 use crate::keep::killed;
 
 /// A user that is not root, and whom nobody shares.
@@ -110,6 +114,7 @@ fn a_server_of_a_kept_name_is_no_daemon_that_stays() {
     let guardian: i32 = children.trim().parse().unwrap();
     let children = fs::read_to_string(format!("/proc/{guardian}/task/{guardian}/children"));
     let own = children.unwrap().trim().to_owned();
+    wait_until_recorded(state.path(), &own);
     server.signal(Signal::SIGSTOP);
     killed(guardian);
     server.signal(Signal::SIGKILL);
@@ -123,4 +128,17 @@ fn a_server_of_a_kept_name_is_no_daemon_that_stays() {
     assert!(said.contains("(kept-name)"), "{said}");
     assert!(!said.contains(&format!("spared: process {own} ")), "{said}");
     alive.nobody_is_left();
+}
+
+/// The server runs a moment before its wrapper has written its pid into the ledger.
+fn wait_until_recorded(state: &Path, pid: &str) {
+    let until = Instant::now() + DEADLINE;
+    let holds = |entry: io::Result<fs::DirEntry>| {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        text.split_whitespace().any(|word| word == pid)
+    };
+    while !fs::read_dir(state).unwrap().any(holds) {
+        assert!(Instant::now() < until, "{pid} is not recorded");
+        thread::yield_now();
+    }
 }
