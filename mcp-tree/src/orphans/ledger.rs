@@ -217,17 +217,23 @@ impl Ledger {
         })
     }
 
-    /// Publishes the ledger again.
+    /// Publishes the ledger again, and once more if it loses its name before it is watched.
     fn renew(&self, book: &mut Book, full: Option<&Path>) -> io::Result<()> {
         let except = full.and_then(Path::parent);
-        let (file, _) = publish(self.host, except, &self.title, &book.lines)?;
-        let replaced = std::mem::replace(&mut book.file, file);
-        // A file without a name never gets one again.
-        if replaced.locked.metadata()?.nlink() > 0 {
-            book.replaced.push(replaced.locked);
-        }
-        if let Some(Err(error)) = self.watched.get().map(|it| watch_name(it, &book.file)) {
-            crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
+        for _ in 0..3 {
+            let (file, _) = publish(self.host, except, &self.title, &book.lines)?;
+            let replaced = std::mem::replace(&mut book.file, file);
+            // A file without a name never gets one again.
+            if replaced.locked.metadata()?.nlink() > 0 {
+                book.replaced.push(replaced.locked);
+            }
+            let watched = self.watched.get().map(|it| watch_name(it, &book.file));
+            if book.file.is_named() {
+                if let Some(Err(error)) = watched {
+                    crate::logged!(debug, %error, "a removed ledger is restored only at the next start");
+                }
+                break;
+            }
         }
         Ok(())
     }
