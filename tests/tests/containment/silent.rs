@@ -65,6 +65,8 @@ fn stranger() {
         }
         assert!(Instant::now() < end, "{report:?}");
     }
+    // Its launcher removes its cgroup once it has the proof.
+    stage.wait("the proof", server.terminator().gone()).unwrap();
     stranger.kill().unwrap();
     stranger.wait().unwrap();
 }
