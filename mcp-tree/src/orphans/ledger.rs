@@ -217,7 +217,7 @@ impl Ledger {
         })
     }
 
-    /// Publishes the ledger again, and once more if it loses its name before it is watched.
+    /// Publishes the ledger again, at most three times, until it has a name that is watched.
     fn renew(&self, book: &mut Book, full: Option<&Path>) -> io::Result<()> {
         let except = full.and_then(Path::parent);
         for _ in 0..3 {
