@@ -13,7 +13,7 @@ const WIDE: Limits = Limits {
     max_starting: 1,
 };
 
-/// Of the same server, which runs at most one process on demand of `1`.
+/// Acquires of two keys of one server, which runs at most one process on demand of `1`.
 const SHARED: Op = acquire(0, false);
 const EXCLUSIVE: Op = acquire(1, true);
 const STARTED: Op = Op::StartSucceeds { nth: 0 };

@@ -142,29 +142,12 @@ fn each_idle_server_makes_room_for_one() {
     assert_eq!(evicted(&mut table), ["first"]);
     let (b, _) = wanted(&mut table, "b", FleetOptions::new());
     assert_eq!(evicted(&mut table), ["later"]);
-    let holders = [later, first].map(|id| table.slot(id).unwrap().holder());
-    assert_eq!(holders, ["s of s (ending)", "s of s (ending)"]);
+    let holder = |id| table.slot(id).unwrap().holder();
+    assert_eq!([later, first].map(holder), ["s of s (ending)"; 2]);
+    let holders = [later, first];
     let (c, waiter) = wanted(&mut table, "c", FleetOptions::new());
-    let refusal = AcquireErrorKind::Capacity {
-        limit: 2,
-        of_server: false,
-        holders: holders.to_vec(),
-    };
-    assert_eq!(
-        effects(&mut table),
-        [text(Effect::Refuse { waiter, refusal })]
-    );
-    assert!(table.slot(c).is_none());
-    table.ended(first, 1, true, 0, at(10));
-    let start = |slot| {
-        text(Effect::Start {
-            slot,
-            generation: 1,
-        })
-    };
-    assert_eq!(effects(&mut table), [start(a)]);
-    table.ended(later, 1, true, 0, at(10));
-    assert_eq!(effects(&mut table), [start(b)]);
+    is_refused(&mut table, c, waiter, false, holders);
+    each_end_serves_one(&mut table, [(first, a), (later, b)]);
 }
 
 #[test]
@@ -184,29 +167,36 @@ fn a_server_at_its_own_limit_evicts_its_own() {
         let (b, _) = wanted(&mut table, "x/b", two());
         assert_eq!(evicted(&mut table), ["x/2"]);
         let (c, waiter) = wanted(&mut table, "x/c", two());
-        let refusal = AcquireErrorKind::Capacity {
-            limit: 2,
-            of_server: true,
-            holders: [first, second]
-                .map(|id| table.slot(id).unwrap().holder())
-                .to_vec(),
-        };
-        assert_eq!(
-            effects(&mut table),
-            [text(Effect::Refuse { waiter, refusal })]
-        );
-        assert!(table.slot(c).is_none());
-        table.ended(first, 1, true, 0, at(10));
-        let start = |slot| {
-            text(Effect::Start {
-                slot,
-                generation: 1,
-            })
-        };
-        assert_eq!(effects(&mut table), [start(a)]);
-        table.ended(second, 1, true, 0, at(10));
-        assert_eq!(effects(&mut table), [start(b)]);
+        is_refused(&mut table, c, waiter, true, [first, second]);
+        each_end_serves_one(&mut table, [(first, a), (second, b)]);
         assert!(others.iter().all(|id| table.slot(*id).unwrap().is_idle()));
+    }
+}
+
+/// The third start at a limit of two, whose places are promised to others.
+#[track_caller]
+fn is_refused(
+    table: &mut Table<Quiet>,
+    slot: SlotId,
+    waiter: WaiterId,
+    of_server: bool,
+    holders: [SlotId; 2],
+) {
+    let refusal = AcquireErrorKind::Capacity {
+        limit: 2,
+        of_server,
+        holders: holders.map(|id| table.slot(id).unwrap().holder()).to_vec(),
+    };
+    assert_eq!(effects(table), [text(Effect::Refuse { waiter, refusal })]);
+    assert!(table.slot(slot).is_none());
+}
+
+#[track_caller]
+fn each_end_serves_one(table: &mut Table<Quiet>, pairs: [(SlotId, SlotId); 2]) {
+    for (ending, slot) in pairs {
+        table.ended(ending, 1, true, 0, at(10));
+        let generation = 1;
+        assert_eq!(effects(table), [text(Effect::Start { slot, generation })]);
     }
 }
 
@@ -231,7 +221,7 @@ fn a_declared_server_waits_for_capacity() {
     assert_eq!(evicted(&mut table), ["held"]);
     table.ended(held, 1, true, 0, at(2));
     assert!(is_started(&mut table, id, 1));
-    // Nobody may take it in its place, and its predecessor's end is not proven.
+    // No other start may take its place, and its predecessor's end is not proven.
     table.retire(id, &EndReason::ConfigChanged, at(3));
     table.ended(id, 1, false, 0, at(3));
     let (_, waiter) = wanted(&mut table, "a", FleetOptions::new());
