@@ -21,16 +21,22 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use tokio::runtime::Runtime;
 
+use crate::case::STEP;
 use crate::plan::{End, Plan, Trouble};
 use crate::role::{HOLDER, OBSERVERS, ask, runtime, say};
 use crate::servers::Server;
 
-/// Short, because many are ignored; the last one is for a loaded machine.
-pub(crate) fn policy() -> TerminationPolicy {
+/// Graces that are short, because many are ignored. The proof has time that no load takes,
+/// unless a stopped guardian keeps it back.
+pub(crate) fn policy(plan: &Plan) -> TerminationPolicy {
+    let proof = match plan.stops_guardians() {
+        true => Duration::from_secs(4),
+        false => STEP / 2,
+    };
     TerminationPolicy::new()
         .eof_grace(Duration::from_millis(100))
         .term_grace(Duration::from_millis(100))
-        .kill_confirmation(Duration::from_secs(4))
+        .kill_confirmation(proof)
 }
 
 /// How long a start may take. Long: a machine under load is no failure.
@@ -128,7 +134,7 @@ impl<'a> Host<'a> {
                     false => STARTUP_OF_DOUBTFUL,
                 })
                 .probe_timeout(Duration::from_millis(300))
-                .termination(policy()),
+                .termination(policy(self.plan)),
         )
         .observer(Arc::new(observer));
         async move { (index, builder.start().await) }

@@ -156,6 +156,17 @@ impl Plan {
         }
     }
 
+    /// Returns whether a guardian is stopped at the end of a server: by the plan, or by a server.
+    pub(crate) fn stops_guardians(&self) -> bool {
+        let stops = |fault: Fault| {
+            matches!(
+                fault.what,
+                What::StopGuardians | What::StopGuardiansKillHost
+            )
+        };
+        self.fault.is_some_and(stops) || self.servers.iter().any(Server::stops_its_guardian)
+    }
+
     /// Whether the host is still there when it has let go of its servers, as
     /// far as it is up to the host.
     pub(crate) fn host_survives_its_end(&self) -> bool {

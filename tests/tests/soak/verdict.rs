@@ -126,7 +126,7 @@ impl Case<'_> {
                 }
                 excused.unproven += 1;
             }
-            let longest = policy().longest() + SLACK + self.stopped_for();
+            let longest = policy(self.plan).longest() + SLACK + self.stopped_for();
             if told.took > longest {
                 return Err(format!(
                     "{name}: its end took {:?} of {longest:?}",
