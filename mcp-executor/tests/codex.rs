@@ -18,10 +18,11 @@ use mcp_launcher_executor::{ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_core::launch::{
     ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher,
 };
-use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
+use mcp_lifecycle_core::terminate::Phase;
 use proxy::{Mood, Proxy, echo_through, echo_under};
 use support::{
-    Peer, alive, codex, echo, launch, launcher, listen, marker, sh, vanished, without_haste,
+    Peer, alive, at_once, codex, echo, launch, launcher, listen, marker, sh, vanished,
+    without_haste,
 };
 use tokio::io::AsyncWriteExt;
 
@@ -63,7 +64,7 @@ async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
         );
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
-        let policy = TerminationPolicy::default().term_grace(Duration::from_secs(3));
+        let policy = without_haste().term_grace(Duration::from_secs(3));
         let report = server.end(&policy).await.unwrap();
         assert_eq!(server.line().await, "bye", "{report}");
         assert_eq!(report.exit, ExitStatus::Code(7), "{report}");
@@ -153,8 +154,8 @@ async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
     let _ = tokio::time::timeout(Duration::from_secs(6), flood).await;
     other.stdin.write_all(b"still here\n").await.unwrap();
     assert_eq!(other.line().await, "still here");
-    other.end(&TerminationPolicy::immediate()).await.unwrap();
-    stuck.end(&TerminationPolicy::immediate()).await.unwrap();
+    other.end(&at_once()).await.unwrap();
+    stuck.end(&at_once()).await.unwrap();
 }
 
 async fn websocket() -> Peer {

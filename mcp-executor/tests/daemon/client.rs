@@ -17,7 +17,7 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
         let mut server = launch(&launcher, sh("exec cat")).await;
         echo(&mut server, 3_000_000).await;
         // The proof of its end is given time.
-        let policy = TerminationPolicy::default().straggler_grace(Duration::from_secs(30));
+        let policy = without_haste().straggler_grace(Duration::from_secs(30));
         let report = server.end(&policy).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
         assert!(report.was_graceful(), "{report}");
@@ -51,7 +51,7 @@ async fn the_ladder_reaches_the_remote_tree() {
         );
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
-        let policy = TerminationPolicy::default()
+        let policy = without_haste()
             .eof_grace(Duration::from_millis(200))
             .term_grace(Duration::from_millis(200));
         let report = server.end(&policy).await.unwrap();

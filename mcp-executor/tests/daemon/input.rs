@@ -30,8 +30,7 @@ async fn a_call_into_a_closed_input_fails_at_once() {
         ExecutorLauncher::command(DAEMON, ["--stdio"]),
     ] {
         let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher(config).await);
-        let config = ServerConfig::new(launcher, sh(DEAF).build().unwrap())
-            .termination(TerminationPolicy::immediate());
+        let config = ServerConfig::new(launcher, sh(DEAF).build().unwrap()).termination(at_once());
         let client = LifecycleClient::start(config).await.unwrap();
         let call = || client.call_tool(CallToolRequestParams::new("any"));
         within(call()).await.unwrap();

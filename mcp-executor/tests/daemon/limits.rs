@@ -124,7 +124,7 @@ async fn output_that_nobody_reads_holds_its_server_back() {
     // The window, what the reader's buffer took, and what the pipe holds: Linux
     // gives a pipe a mebibyte at most.
     assert!(stuck < 1536 << 10, "{stuck} bytes");
-    server.end(&TerminationPolicy::immediate()).await.unwrap();
+    server.end(&at_once()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn input_that_nobody_reads_holds_its_writer_back() {
         assert!(taken < 16 << 20, "{taken} bytes and no end");
     }
     assert!(taken > 256 << 10, "{taken} bytes");
-    server.end(&TerminationPolicy::immediate()).await.unwrap();
+    server.end(&at_once()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

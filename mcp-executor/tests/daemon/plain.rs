@@ -17,7 +17,7 @@ async fn a_server_on_a_plain_peer_is_ended_with_all_that_it_started() {
     let script = format!("setsid sh -c 'sleep 1000; : {mark}' & pwd; exec cat");
     let mut server = launch(&launcher, sh(&script).cwd(directory.path())).await;
     assert_eq!(server.line().await, directory.path().to_str().unwrap());
-    server.end(&TerminationPolicy::immediate()).await.unwrap();
+    server.end(&at_once()).await.unwrap();
     assert_eq!(alive(&mark), Vec::<String>::new());
 }
 

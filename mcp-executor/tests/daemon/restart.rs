@@ -17,7 +17,7 @@ async fn daemon_with_records(records: &Path, url: &str) -> Peer {
 
 fn server(name: &str, launcher: &Arc<dyn ServerLauncher>) -> ServerConfig {
     let spec = ServerSpec::builder(name, echo_server()).cwd("/").build();
-    ServerConfig::new(Arc::clone(launcher), spec.unwrap())
+    ServerConfig::new(Arc::clone(launcher), spec.unwrap()).termination(without_haste())
 }
 
 async fn works(manager: &ServerManager, name: &str, limit: Duration) {
@@ -173,7 +173,7 @@ async fn a_machine_that_never_comes_back_keeps_nothing_closed_beyond_the_lease()
     within(peer.child.wait()).await.unwrap();
     // Before the bound there is no proof, and nobody says so.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let policy = TerminationPolicy::immediate();
+    let policy = at_once();
     server
         .handle
         .terminate(&policy, EndReason::Shutdown)

@@ -67,7 +67,7 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
     })
     .await;
     drop(again);
-    greedy.end(&TerminationPolicy::immediate()).await.unwrap();
+    greedy.end(&at_once()).await.unwrap();
     untouched.end(&without_haste()).await.unwrap();
     drop((first, second, other));
     within(daemon.shutdown()).await;

@@ -100,7 +100,7 @@ async fn a_certificate_of_ones_own_carries_a_server_and_a_stranger_is_not_truste
     read.unwrap();
     assert!(back == data, "the bytes came back changed");
     // The proof of its end is given time.
-    let policy = TerminationPolicy::default().straggler_grace(Duration::from_secs(30));
+    let policy = without_haste().straggler_grace(Duration::from_secs(30));
     let report = server.end(&policy).await.unwrap();
     assert!(report.was_graceful(), "{report}");
 }

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcp_launcher_executor::ExecutorLauncher;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::AsyncReadExt;
 
 use crate::frames::Frames;
-use crate::support::{Server, alive, launch, launcher, marker, sh, vanished, within};
+use crate::support::{Server, alive, at_once, launch, launcher, marker, sh, vanished, within};
 
 const WINDOW: usize = 4096;
 
@@ -48,7 +47,7 @@ pub(crate) async fn a_reader_that_falls_behind_gets_every_byte(url: &str) {
         proxy.notable.load(Ordering::Relaxed) > 0,
         "it was read again"
     );
-    server.end(&TerminationPolicy::immediate()).await.unwrap();
+    server.end(&at_once()).await.unwrap();
     assert_eq!(alive(&mark), Vec::<String>::new());
 }
 

@@ -206,6 +206,11 @@ pub(crate) fn without_haste() -> TerminationPolicy {
     TerminationPolicy::default().kill_confirmation(LIMIT)
 }
 
+/// The policy without graces, with a proof that a loaded machine may delay.
+pub(crate) fn at_once() -> TerminationPolicy {
+    TerminationPolicy::immediate().kill_confirmation(LIMIT)
+}
+
 /// A bound that load does not reach.
 const LIMIT: Duration = Duration::from_secs(40);
 

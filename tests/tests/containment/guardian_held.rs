@@ -124,7 +124,8 @@ fn ladder() {
     let _stopped = stop(guardian);
     let policy = TerminationPolicy::default()
         .eof_grace(Duration::from_millis(10))
-        .term_grace(Duration::from_millis(10));
+        .term_grace(Duration::from_millis(10))
+        .kill_confirmation(LIMIT);
     let parts = server.into_parts();
     let report = stage.wait("the end", async {
         let (handle, _stdin) = ServerHandle::new("held", parts.stdin, parts.terminator);

@@ -144,7 +144,9 @@ fn named() {
     let server = stage.launch(&["sh-wrapper", "--ignore-eof", "--ignore-term"]);
     stage.wait_for("wrapper");
     stage.wait_for("server");
-    let policy = TerminationPolicy::default().eof_grace(Duration::from_millis(5));
+    let policy = TerminationPolicy::default()
+        .eof_grace(Duration::from_millis(5))
+        .kill_confirmation(LIMIT);
     let parts = server.into_parts();
     let (handle, _stdin) = ServerHandle::new("named", parts.stdin, parts.terminator);
     let ended = handle.terminate(&policy, EndReason::Shutdown);

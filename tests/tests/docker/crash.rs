@@ -297,7 +297,7 @@ async fn another_engines_404_is_no_proof() {
     lead_to(&other);
     // By a connection that is still open it may be ended where it is. What must
     // not be is a proof while it lives.
-    let limit = policy().kill_confirmation(Duration::from_secs(5));
+    let limit = policy().kill_confirmation(Duration::from_secs(20));
     match server.end(&limit).await {
         Ok(report) => assert!(rig.containers().is_empty(), "{report}"),
         Err(error) => {

@@ -6,17 +6,13 @@ use futures_util::future::join_all;
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 
-use crate::support::{Host, LIMIT, Rig, in_time, is_host, own};
+use crate::support::{Host, LIMIT, Rig, in_time, is_host, own, without_haste};
 
 /// How long the two graces are together, where nothing else is said.
 const GRACES: Duration = Duration::from_secs(1);
 
 fn policy() -> TerminationPolicy {
-    TerminationPolicy::default()
-        .eof_grace(GRACES / 2)
-        .term_grace(GRACES / 2)
-        // Only an engine that never confirms is too late.
-        .kill_confirmation(LIMIT)
+    without_haste().eof_grace(GRACES / 2).term_grace(GRACES / 2)
 }
 
 #[tokio::test]

@@ -10,10 +10,11 @@ use mcp_lifecycle_core::launch::{
     ErrorChain, ExitStatus, LaunchContext, LaunchError, LaunchedServer, ReapError, ReapReport,
     Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
 };
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Engine, Host, PrivateEngine, Rig, eventually, in_time, is_host, own, pause};
+use crate::support::{
+    Engine, Host, PrivateEngine, Rig, eventually, in_time, is_host, own, pause, without_haste,
+};
 
 const INITIALIZE: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
 "#;
@@ -34,7 +35,7 @@ async fn the_first_output_and_the_exit_code_of_a_short_life_are_not_lost() {
         assert!(text.contains("the reason"), "{text:?}");
         let exit = in_time("it exits", server.handle.exited()).await;
         assert_eq!(exit, ExitStatus::Code(7));
-        let report = server.end(&TerminationPolicy::default()).await;
+        let report = server.end(&without_haste()).await;
         assert_eq!(report.unwrap().exit, ExitStatus::Code(7));
     }
     rig.assert_clean().await;

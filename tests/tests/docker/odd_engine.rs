@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{Host, PrivateEngine, Rig, eventually, in_time, is_host, own};
+use crate::support::{Host, PrivateEngine, Rig, eventually, in_time, is_host, own, without_haste};
 
 fn is_skipped() -> bool {
     let is = std::env::var("MCP_DOCKER_TESTS").is_ok_and(|value| value == "skip");
@@ -45,7 +44,7 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
             .launch(&spec("plain"), &LaunchContext::new())
             .await
             .unwrap());
-        first.end(&TerminationPolicy::default()).await.unwrap();
+        first.end(&without_haste()).await.unwrap();
         println!("ready");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();

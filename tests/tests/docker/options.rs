@@ -8,7 +8,7 @@ use mcp_lifecycle_core::terminate::EndReason;
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
-use crate::support::{Rig, in_time};
+use crate::support::{LIMIT, Rig, in_time, without_haste};
 
 #[tokio::test]
 async fn the_engine_confirms_the_safe_defaults() {
@@ -105,9 +105,10 @@ async fn too_much_memory_is_told_apart_from_a_kill() {
 async fn exit_of_too_much_memory(rig: &Rig) -> ExitStatus {
     let spec = rig.spec_with(&rig.options().memory("24m"), &["plain"]);
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
-    let started = LifecycleClient::builder(ServerConfig::new(launcher, spec))
-        .start()
-        .await;
+    let started =
+        LifecycleClient::builder(ServerConfig::new(launcher, spec).termination(without_haste()))
+            .start()
+            .await;
     let client = started.unwrap();
     let arguments = json!({"bytes": 200 << 20});
     let call =
@@ -123,10 +124,13 @@ async fn a_line_of_a_mebibyte_and_stderr_beside_it_arrive_whole() {
         return;
     };
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
-    let client = LifecycleClient::builder(ServerConfig::new(launcher, rig.spec(&["plain"])))
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(launcher, rig.spec(&["plain"]))
+            .termination(without_haste().eof_grace(LIMIT)),
+    )
+    .start()
+    .await
+    .unwrap();
     let call = |tool: &'static str, arguments: Value| {
         let arguments = arguments.as_object().unwrap().clone();
         client
@@ -159,9 +163,11 @@ async fn a_server_that_exits_by_itself_is_reported_with_its_code() {
     ] {
         let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
         let spec = rig.spec_with(&options, &["plain"]);
-        let started = LifecycleClient::builder(ServerConfig::new(launcher, spec))
-            .start()
-            .await;
+        let started = LifecycleClient::builder(
+            ServerConfig::new(launcher, spec).termination(without_haste()),
+        )
+        .start()
+        .await;
         let client = started.unwrap();
         let arguments = json!({"code": code}).as_object().unwrap().clone();
         let call = CallToolRequestParams::new("exit").with_arguments(arguments);

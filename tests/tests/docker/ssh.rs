@@ -11,7 +11,7 @@ use mcp_launcher_docker::{DockerLauncher, Endpoint};
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 
-use crate::support::{Host, LIMIT, Rig, eventually, is_host};
+use crate::support::{Host, LIMIT, Rig, eventually, is_host, without_haste};
 
 const CALLS: &str = "ssh::a_server_behind_ssh_is_called_and_ended";
 const KILLED: &str = "ssh::a_killed_host_leaves_nothing_of_a_polite_server_behind_ssh";
@@ -166,7 +166,8 @@ fn job(rig: &Rig, sshd: &Sshd) -> String {
 async fn a_server_behind_ssh_is_called_and_ended() {
     if let Some(job) = is_host() {
         let (launcher, spec) = told(&job);
-        let client = LifecycleClient::start(ServerConfig::new(Arc::new(launcher), spec)).await;
+        let config = ServerConfig::new(Arc::new(launcher), spec).termination(without_haste());
+        let client = LifecycleClient::start(config).await;
         let client = client.unwrap_or_else(|error| panic!("{}", ErrorChain(&error)));
         let tools = client.peer().list_all_tools().await.unwrap();
         println!("tools: {}", tools.len());

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Init};
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, Reach, ServerLauncher, ServerSpec};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{Host, LIMIT, Rig, is_host, own};
+use crate::support::{Host, LIMIT, Rig, is_host, own, without_haste};
 
 const GRACE: Duration = Duration::from_millis(300);
 
@@ -77,20 +76,28 @@ async fn an_end_in_order_is_what_it_is_without_it() {
     };
     // Longer than the policy's graces, as documented.
     let options = supervised(rig.options(), false).init_grace(Duration::from_secs(60));
-    let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(500))
-        .term_grace(Duration::from_millis(500));
-    for (fixture, exit) in [
-        (&["plain"][..], ExitStatus::Code(0)),
-        (&["ignore-eof"], ExitStatus::Signal(15)),
-        (&["ignore-eof-term"], ExitStatus::Signal(9)),
+    // Who obeys has all the time; who does not is given little.
+    let little = Duration::from_millis(500);
+    let obeys = without_haste().eof_grace(LIMIT).term_grace(LIMIT);
+    for (fixture, policy, exit) in [
+        (&["plain"][..], &obeys, ExitStatus::Code(0)),
+        (
+            &["ignore-eof"],
+            &obeys.clone().eof_grace(little),
+            ExitStatus::Signal(15),
+        ),
+        (
+            &["ignore-eof-term"],
+            &without_haste().eof_grace(little).term_grace(little),
+            ExitStatus::Signal(9),
+        ),
     ] {
         let spec = rig.spec_with(&options, fixture);
         let server = rig.launch_by(&rig.launcher(), &spec).await;
         let declared = server.terminator().semantics().containment;
         assert_eq!(declared.on_host_death, Reach::Container);
         let server = own(server);
-        let report = server.end(&policy).await.unwrap();
+        let report = server.end(policy).await.unwrap();
         let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
         assert!(alive.is_empty(), "{alive:?}");
         println!("{fixture:?}: {report}");
@@ -117,7 +124,7 @@ async fn a_program_that_does_not_exist_is_named() {
     let stderr = server.stderr.as_mut().unwrap();
     stderr.read_to_string(&mut text).await.unwrap();
     assert!(text.contains("cannot run no-such-program"), "{text}");
-    let report = server.end(&TerminationPolicy::default()).await.unwrap();
+    let report = server.end(&without_haste()).await.unwrap();
     assert_eq!(report.exit, ExitStatus::Code(127));
     rig.assert_clean().await;
 }

@@ -132,7 +132,7 @@ pub(crate) fn short() -> TerminationPolicy {
     TerminationPolicy::default()
         .eof_grace(Duration::from_millis(400))
         .term_grace(Duration::from_millis(400))
-        .kill_confirmation(Duration::from_secs(5))
+        .kill_confirmation(LIMIT)
 }
 
 /// Graces that no server which cooperates needs, nor the proof of its end.

@@ -22,6 +22,11 @@ pub(crate) use image::{archive, image};
 /// Far more than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
+/// The default policy, with a proof that comes late only where an engine never confirms.
+pub(crate) fn without_haste() -> TerminationPolicy {
+    TerminationPolicy::default().kill_confirmation(LIMIT)
+}
+
 /// Where `tests/setup` and `tests/containers` have put what they installed.
 pub(crate) fn tools() -> PathBuf {
     let told = std::env::var_os("MCP_LIFECYCLE_TEST_TOOLS").map(PathBuf::from);

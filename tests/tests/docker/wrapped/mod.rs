@@ -20,14 +20,12 @@ use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{LIMIT, Owned, Rig, eventually, own};
+use crate::support::{LIMIT, Owned, Rig, eventually, own, without_haste};
 
 pub(crate) fn policy() -> TerminationPolicy {
-    TerminationPolicy::default()
+    without_haste()
         .eof_grace(Duration::from_millis(200))
         .term_grace(Duration::from_millis(300))
-        // Only an engine that never confirms is too late.
-        .kill_confirmation(LIMIT)
 }
 
 impl Rig {
