@@ -165,7 +165,6 @@ fn exec(
     .map_err(|failed| match failed {
         Failed::Otherwise(error) => error,
         Failed::At(stage, error) => WrapError {
-            may_live: false,
             is_unavailable: is_unavailable(stage),
             kind: explain(command, stage, error),
         },
@@ -279,7 +278,6 @@ impl Start<'_> {
             Err(error) => {
                 return Err(Failed::Otherwise(WrapError {
                     is_unavailable: !matches!(error, SpawnGuardianError::Failed { .. }),
-                    may_live: false,
                     kind: no_guardian(error),
                 }));
             }
@@ -347,7 +345,7 @@ impl Start<'_> {
         Err(self.may_live(kind).into())
     }
 
-    fn may_live(&self, kind: LaunchErrorKind) -> WrapError {
+    fn may_live(&self, kind: LaunchErrorKind) -> LaunchErrorKind {
         let mark = self.server.command.identity.as_ref();
         let mark = mark.map_or_else(String::new, |mark| {
             format!(" (it carries {}={mark})", identity::VARIABLE)
@@ -356,11 +354,7 @@ impl Start<'_> {
             "the server was not started as it should be, and something of it may live{mark}; a search for orphans \
              (`mcp-contain reap`) ends what it can identify"
         );
-        WrapError {
-            kind: LaunchErrorKind::backend(what, kind),
-            is_unavailable: false,
-            may_live: true,
-        }
+        LaunchErrorKind::backend(what, kind)
     }
 
     /// Makes the server's cgroup, or returns why it has none.

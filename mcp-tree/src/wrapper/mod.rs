@@ -115,19 +115,12 @@ pub enum Require {
 pub struct WrapError {
     kind: LaunchErrorKind,
     is_unavailable: bool,
-    may_live: bool,
 }
 
 impl WrapError {
     /// The kind of failure.
     pub fn kind(&self) -> &LaunchErrorKind {
         &self.kind
-    }
-
-    /// Returns whether a part of the server may live: its guardian was killed, or could not be
-    /// held. Its record is kept for a search for orphans.
-    pub fn may_live(&self) -> bool {
-        self.may_live
     }
 
     /// Returns whether this machine cannot contain any server, but could execute the program.
@@ -141,7 +134,6 @@ impl From<LaunchErrorKind> for WrapError {
         Self {
             kind,
             is_unavailable: false,
-            may_live: false,
         }
     }
 }
