@@ -90,4 +90,4 @@ mod wrapper;
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
 pub use options::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
-pub use wrapper::{ContainerTracker, FoundContainers, ProxyMode, ReapPolicy, Tracked, Tracking};
+pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy, Tracked, Tracking};

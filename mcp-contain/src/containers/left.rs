@@ -25,7 +25,7 @@ pub(crate) fn end(report: &mut ReapReport) {
 /// Lists the containers that [`end`] would end, and the places that could not be examined.
 pub(crate) fn look() -> (Vec<Remnant>, Vec<UnknownRemnant>) {
     match in_time(LOOK, async { tracker().find_orphans().await }) {
-        Ok(found) => (found.containers, found.unknown),
+        Ok(found) => found,
         Err(why) => (Vec::new(), vec![all(why)]),
     }
 }

@@ -161,28 +161,24 @@ impl<L> ContainerTracker<L> {
     }
 
     /// Lists the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, without
-    /// ending them.
+    /// ending them, and the engines, containers and records that could not be examined: there may
+    /// be more.
     ///
     /// # Errors
     ///
-    /// [`ReapError`] if the ledgers of this user's hosts cannot be read. An engine that does not
-    /// respond is [unknown](FoundContainers::unknown).
+    /// [`ReapError`] if the ledgers of this user's hosts cannot be read.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing changes. The search continues, and its result is lost.
-    pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
+    pub async fn find_orphans(&self) -> Result<(Vec<Remnant>, Vec<UnknownRemnant>), ReapError> {
         let report = self.containers_of_the_dead(Aim::Name).await?;
-        Ok(FoundContainers {
-            containers: report.ended,
-            unknown: report.unknown,
-        })
+        Ok((report.ended, report.unknown))
     }
 
-    /// Forgets the records of dead hosts about the engine at `url` (as in a
-    /// [remnant](FoundContainers::unknown)) and no other: their containers there are not searched
-    /// for any more. For an engine that the user knows will not return. Returns the number of
-    /// hosts. Blocks for some milliseconds.
+    /// Forgets the records of dead hosts about the engine at `url` (as in a remnant) and no other:
+    /// their containers there are not searched for any more. For an engine that the user knows will
+    /// not return. Returns the number of hosts. Blocks for some milliseconds.
     pub fn forget_engine(&self, url: &str) -> usize {
         orphans::forget(url, &self.settings.ledgers)
     }
@@ -285,14 +281,4 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         report.unknown.extend(containers.unknown);
         Ok(report)
     }
-}
-
-/// Containers that servers of dead hosts started, found by [`ContainerTracker::find_orphans`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct FoundContainers {
-    /// The containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end.
-    pub containers: Vec<Remnant>,
-    /// Engines, containers and records that could not be examined: there may be more.
-    pub unknown: Vec<UnknownRemnant>,
 }
