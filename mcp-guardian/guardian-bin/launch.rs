@@ -38,9 +38,9 @@ pub(crate) struct Params {
 impl Params {
     pub(crate) fn take(args: &Args) -> Option<Self> {
         let text = |index| args.parameter(index);
-        let host = small_number(text(1)?)?;
-        let flags = small_number(text(2)?)?;
-        let grace = u64::from(small_number(text(3)?)?);
+        let host = number(text(1)?.to_bytes())?;
+        let flags: u32 = number(text(2)?.to_bytes())?;
+        let grace: u64 = number(text(3)?.to_bytes())?;
         let cwd = text(6)?;
         args.get(PARAM_COUNT)?;
         if flags & FLAG_OWN_VARIABLE != 0 {
@@ -137,7 +137,7 @@ pub(crate) fn launch(args: &Args, mut params: Params, control: &Control) -> Resu
     let host = watch(params.host)?;
     let children = sys::signalfd(Signals::CHILDREN).map_err(failed(Stage::ChildExits))?;
     if let Some(gate) = params.gate.take() {
-        let leader = small_number(params.program).and_then(Pid::new).ok_or(Errno::ESRCH);
+        let leader = number(params.program.to_bytes()).and_then(Pid::new).ok_or(Errno::ESRCH);
         let leader = leader.map_err(failed(Stage::Fork))?;
         sys::write(&gate, &GO).map_err(failed(Stage::Fork))?;
         // Its other end closes on exec.
@@ -270,8 +270,4 @@ pub(crate) fn become_server(args: &Args, params: &Params, guardian: u32) -> (Sta
     }
     sys::block(Signals::NONE);
     (Stage::Exec, sys::exec(params.program, args, PARAM_COUNT))
-}
-
-pub(crate) fn small_number(text: &CStr) -> Option<u32> {
-    number(text.to_bytes())?.try_into().ok()
 }

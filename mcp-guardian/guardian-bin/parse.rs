@@ -75,7 +75,7 @@ pub(crate) fn numeric_entries(buffer: &[u8], each: &mut impl FnMut(u32)) {
     entries(buffer, &mut |entry| {
         let name = entry.get(NAME..).unwrap_or_default();
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-        if let Some(number) = number(name).and_then(|number| u32::try_from(number).ok()) {
+        if let Some(number) = number(name) {
             each(number);
         }
     });
@@ -104,7 +104,8 @@ pub(crate) fn is_counted(text: &[u8], name: &[u8]) -> bool {
                 .position(|&byte| byte == b' ')
                 .unwrap_or(line.len()),
         );
-        known == name && number(count.get(1..).unwrap_or_default()).is_some_and(|count| count > 0)
+        known == name
+            && number(count.get(1..).unwrap_or_default()).is_some_and(|count: u64| count > 0)
     })
 }
 

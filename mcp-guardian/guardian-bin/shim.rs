@@ -7,8 +7,8 @@ use core::ffi::CStr;
 
 use crate::ending::{OUT_OF_MEMORY, UNPROVEN};
 use crate::ladder::{Ladder, Order};
-use crate::launch::small_number as number;
 use crate::protocol::{MESSAGE_MAX, Report, Request};
+use crate::stat;
 use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal, Signals};
 
 /// First argument of a shim; a guardian's is a number.
@@ -44,20 +44,21 @@ const SIGNALS_EACH_TURN: usize = 32;
 
 impl Shim {
     fn take(args: &Args) -> Option<Self> {
-        let numbers = [2, 3, 4, 7].map(|index| args.get(index).and_then(number));
+        let number = |index| stat::number::<u32>(args.get(index)?.to_bytes());
+        let numbers = [2, 3, 4, 7].map(number);
         // A leaked writing end of another server's input would keep that from ending.
         crate::close_inherited_but(3, numbers);
         let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
         // A copy of the server's output would hide its end.
         drop(sys::inherited(1));
-        let time = |index| Some(u64::from(number(args.get(index)?)?).saturating_mul(1_000_000));
+        let time = |index| Some(u64::from(number(index)?).saturating_mul(1_000_000));
         Some(Self {
             control: fd(0)?,
             host: fd(1),
             cgroup_kill: fd(2),
             companion: fd(3),
-            guardian: Pid::new(number(args.get(6)?)?)?,
-            sigkill_as_code: args.get(8).and_then(number) == Some(1),
+            guardian: Pid::new(number(6)?)?,
+            sigkill_as_code: number(8) == Some(1),
             // A copy would hide that the server has closed it.
             input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
             log: sys::inherited(2),

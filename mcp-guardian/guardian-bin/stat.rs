@@ -36,20 +36,19 @@ impl Stat {
         // Numbered as in proc(5): state is field 3, and `nth` counts on from the previous one.
         let state = *fields.next()?.first()?;
         let [parent, group, session] = [fields.next()?, fields.next()?, fields.next()?];
-        let id = |field| u32::try_from(number(field)?).ok();
         // Reaped while it was being read: it has no parent and no group any more.
         let (state, parent, group) = match group {
             b"-1" => (b'X', 0, 0),
-            _ => (state, id(parent)?, id(group)?),
+            _ => (state, number(parent)?, number(group)?),
         };
         Some(Self {
             comm,
             state,
             parent,
             group,
-            session: id(session).unwrap_or(0),
+            session: number(session).unwrap_or(0),
             flags: number(fields.nth(9 - 7)?)?,
-            used: number(fields.nth(14 - 10)?)?.saturating_add(number(fields.next()?)?),
+            used: number::<u64>(fields.nth(14 - 10)?)?.saturating_add(number(fields.next()?)?),
             threads: number(fields.nth(20 - 16)?)?,
             started: number(fields.nth(22 - 21)?)?,
             has_environment: fields.nth(51 - 23).is_some_and(|end| end != b"0"),
@@ -83,12 +82,13 @@ impl Stat {
 const PF_EXITING: u64 = 4;
 
 /// Parses digits only.
-pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number<N: TryFrom<u64>>(digits: &[u8]) -> Option<N> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u64, |number, &digit| {
+    let number = digits.iter().try_fold(0_u64, |number, &digit| {
         let digit = digit.is_ascii_digit().then_some(u64::from(digit & 0xf))?;
         number.checked_mul(10)?.checked_add(digit)
-    })
+    });
+    number?.try_into().ok()
 }

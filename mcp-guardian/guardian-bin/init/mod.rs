@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> ! {
 }
 
 fn time(args: &Args, index: usize) -> Option<u64> {
-    number(args.get(index)?.to_bytes())?.checked_mul(1_000_000)
+    number::<u64>(args.get(index)?.to_bytes())?.checked_mul(1_000_000)
 }
 
 /// Executes the server in the child, by its path or from the search path.

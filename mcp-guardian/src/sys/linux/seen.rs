@@ -136,7 +136,7 @@ impl Seen {
         let pid = stat::number(line.split(|&byte| byte == b' ').next()?)?;
         let name = stat.comm.split(|&byte| byte == 0).next();
         Some(Self {
-            pid: u32::try_from(pid).ok()?,
+            pid,
             parent: stat.parent,
             session: stat.session,
             group: stat.group,
