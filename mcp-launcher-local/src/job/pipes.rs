@@ -1,13 +1,11 @@
-//! The streams of a server: named pipes, which the host reads without a thread.
+//! The streams of a server: named pipes, which the host reads without a thread. An output ends when
+//! the last process that has the pipe has ended: mio reads `ERROR_BROKEN_PIPE` as the end.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::windows::io::OwnedHandle;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 use tokio::runtime::Handle;
 
@@ -16,8 +14,8 @@ use crate::command::short_of;
 #[derive(Debug)]
 pub(super) struct Ours {
     pub(super) stdin: NamedPipeServer,
-    pub(super) stdout: Output,
-    pub(super) stderr: Output,
+    pub(super) stdout: NamedPipeServer,
+    pub(super) stderr: NamedPipeServer,
 }
 
 const SIZE: u32 = 64 * 1024;
@@ -33,8 +31,8 @@ pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
     let (stderr, their_stderr) = pair(false)?;
     let ours = Ours {
         stdin,
-        stdout: Output { pipe: stdout },
-        stderr: Output { pipe: stderr },
+        stdout,
+        stderr,
     };
     Ok((ours, [their_stdin, their_stdout, their_stderr]))
 }
@@ -64,25 +62,4 @@ fn pair(is_input: bool) -> io::Result<(NamedPipeServer, OwnedHandle)> {
     // It is connected already, so this returns at once.
     Handle::current().block_on(ours.connect())?;
     Ok((ours, theirs.into()))
-}
-
-/// An output of a server. It ends when the last process that has the pipe has ended.
-#[derive(Debug)]
-pub(super) struct Output {
-    pipe: NamedPipeServer,
-}
-
-impl AsyncRead for Output {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.pipe).poll_read(cx, buf) {
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                Poll::Ready(Ok(()))
-            }
-            read => read,
-        }
-    }
 }
