@@ -54,15 +54,10 @@ pub enum Mount {
 /// A number of bytes: `1048576`, `"512m"`, `"2g"`, `"1t"`. Units are powers of 1024,
 /// as with `docker run --memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "u64")]
+#[serde(try_from = "Written")]
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// Creates a size of this many bytes.
-    pub fn new(bytes: u64) -> Self {
-        Self(bytes)
-    }
-
     /// Returns the number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
@@ -88,12 +83,6 @@ impl TryFrom<&str> for ByteSize {
 impl From<u64> for ByteSize {
     fn from(bytes: u64) -> Self {
         Self(bytes)
-    }
-}
-
-impl From<ByteSize> for u64 {
-    fn from(size: ByteSize) -> Self {
-        size.0
     }
 }
 
