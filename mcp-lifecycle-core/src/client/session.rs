@@ -44,12 +44,12 @@ impl Session {
         let parts = launched.into_parts();
         let (handle, stdin) = ServerHandle::new(&*observed.server, parts.stdin, parts.terminator);
         let wire = Connection::new(stdin, parts.stdout, limits);
-        let stderr = StderrTail::new(limits);
+        let stderr = Arc::<StderrTail>::default();
         let pumps = Pumps {
             writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
             stderr: parts.stderr.map(|io| {
                 let (tail, observed) = (Arc::clone(&stderr), observed.clone());
-                tokio::spawn(stderr::drain(io, tail, observed, limits.stderr_line))
+                tokio::spawn(stderr::drain(io, tail, observed))
             }),
         };
         let session = Arc::new(Self {

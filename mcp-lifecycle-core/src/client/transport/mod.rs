@@ -23,10 +23,6 @@ pub struct TransportLimits {
     /// The longest queue to a server that does not read, in bytes. 16 MiB by default. A larger
     /// message is accepted if nothing is queued.
     pub max_queue: usize,
-    /// The number of stderr lines that are kept for reports. 20 by default.
-    pub stderr_lines: usize,
-    /// The longest line of stderr, in bytes; longer ones are cut off. 4 KiB by default.
-    pub stderr_line: usize,
 }
 
 impl Default for TransportLimits {
@@ -34,8 +30,6 @@ impl Default for TransportLimits {
         Self {
             max_message: 16 * 1024 * 1024,
             max_queue: 16 * 1024 * 1024,
-            stderr_lines: 20,
-            stderr_line: 4096,
         }
     }
 }
@@ -43,6 +37,4 @@ impl Default for TransportLimits {
 settings!(TransportLimits {
     max_message: usize,
     max_queue: usize,
-    stderr_lines: usize,
-    stderr_line: usize,
 });
