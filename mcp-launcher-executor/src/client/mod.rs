@@ -6,6 +6,9 @@ mod connection;
 #[cfg(feature = "websocket")]
 mod dial;
 mod driver;
+#[cfg(fuzzing)]
+#[path = "../../../fuzz/src/launcher/inside.rs"]
+pub(crate) mod fuzzing;
 mod helper;
 mod inbox;
 mod params;
@@ -245,9 +248,3 @@ mcp_lifecycle_core::debug_fields! { ExecutorLauncher, it {
     peer: &it.shared.config.peer(),
     semantics: &*it.shared.semantics.lock(),
 } }
-
-#[cfg(fuzzing)]
-pub(crate) mod fuzzing {
-    pub(crate) use super::helper::fuzzing::answer as helper_answer;
-    pub(crate) use super::session::{Effect, ProcessEvent, Purpose, Session, Timing};
-}
