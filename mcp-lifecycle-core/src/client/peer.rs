@@ -2,9 +2,7 @@ use std::sync::Arc;
 
 use rmcp::Peer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientRequest, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResult, Prompt, ReadResourceRequestParams, ReadResourceResult,
-    Resource, ResourceTemplate, ServerPeerInfo, ServerResult, Tool,
+    CallToolRequestParams, CallToolResult, ClientRequest, ServerPeerInfo, ServerResult, Tool,
 };
 use rmcp::service::{RoleClient, ServiceError};
 
@@ -13,20 +11,6 @@ use super::elicitation;
 use super::session::Session;
 use super::{CallError, CallOptions};
 use crate::launch::macros::debug_fields;
-
-macro_rules! calls {
-    ($($(#[$doc:meta])+ $name:ident($($params:ident: $type:ty)?) -> $answer:ty, $method:literal;)+) => {$(
-        $(#[$doc])+
-        ///
-        /// # Errors
-        ///
-        /// Errors and cancel safety are those of [`guard`](Self::guard).
-        pub async fn $name(&self $(, $params: $type)?) -> Result<$answer, CallError> {
-            let call = self.rmcp()?.$name($($params)?);
-            call::guard(&self.session, Called::Method($method), call, &self.options, None).await
-        }
-    )+};
-}
 
 /// Makes calls to a server without owning it.
 ///
@@ -101,21 +85,14 @@ impl LifecyclePeer {
         elicitation::call_tool(&self.session, params, options).await
     }
 
-    calls! {
-        /// Lists all tools of the server, page by page.
-        list_all_tools() -> Vec<Tool>, "tools/list";
-        /// Lists all resources of the server, page by page.
-        list_all_resources() -> Vec<Resource>, "resources/list";
-        /// Lists all templates of resources, page by page.
-        list_all_resource_templates() -> Vec<ResourceTemplate>, "resources/templates/list";
-        /// Reads a resource.
-        read_resource(params: ReadResourceRequestParams) -> ReadResourceResult, "resources/read";
-        /// Lists all prompts of the server, page by page.
-        list_all_prompts() -> Vec<Prompt>, "prompts/list";
-        /// Gets a prompt with its arguments filled in.
-        get_prompt(params: GetPromptRequestParams) -> GetPromptResult, "prompts/get";
-        /// Completes an argument of a prompt or of a template.
-        complete(params: CompleteRequestParams) -> CompleteResult, "completion/complete";
+    /// Lists all tools of the server, page by page.
+    ///
+    /// # Errors
+    ///
+    /// Errors and cancel safety are those of [`guard`](Self::guard).
+    pub async fn list_all_tools(&self) -> Result<Vec<Tool>, CallError> {
+        let (call, called) = (self.rmcp()?.list_all_tools(), Called::Method("tools/list"));
+        call::guard(&self.session, called, call, &self.options, None).await
     }
 
     /// Sends any request and returns the raw result.
@@ -138,7 +115,7 @@ impl LifecyclePeer {
     /// ```no_run
     /// # async fn example(peer: mcp_lifecycle_core::LifecyclePeer)
     /// # -> Result<(), mcp_lifecycle_core::client::CallError> {
-    /// let skills = peer.guard(peer.rmcp()?.list_all_skills()).await?;
+    /// let prompts = peer.guard(peer.rmcp()?.list_all_prompts()).await?;
     /// # Ok(()) }
     /// ```
     ///
