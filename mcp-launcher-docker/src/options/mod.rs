@@ -6,7 +6,6 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use serde_json::json;
 
 pub(crate) use body::{Defaults, Plan, plan};
 pub use kinds::ByteSize;
@@ -90,13 +89,12 @@ mcp_lifecycle_core::setters! { ContainerOptions:
     };
     /// Adds a security option of the engine: `seccomp=…`, `label=…`.
     security_opt(option: impl Into<String>) |it| it.security_opt.push(option.into());
-    /// Adds fields of the engine's `HostConfig`: a value that serializes to an object in the API's
-    /// format, such as `serde_json::json!({"ShmSize": 67108864})` or the struct of a client
-    /// library. They win over all other options; a null resets a field to the engine's default.
-    /// Unknown fields are errors, and so are fields that the server's lifecycle depends on.
-    host_config(fields: impl Serialize) |it| it.merge(fields, |fields| json!({ "HostConfig": fields }));
-    /// Adds fields of the engine's create request, like [`host_config`](Self::host_config).
-    create_body(fields: impl Serialize) |it| it.merge(fields, |fields| fields);
+    /// Adds fields of the engine's create request: a value that serializes to an object in the
+    /// API's format, such as `serde_json::json!({"HostConfig": {"ShmSize": 67108864}})` or the
+    /// struct of a client library. They win over all other options; a null resets a field to the
+    /// engine's default. Unknown fields are errors, and so are fields that the server's lifecycle
+    /// depends on.
+    create_body(fields: impl Serialize) |it| it.merge(fields);
 }
 
 fn bind(source: impl Into<PathBuf>, target: impl Into<PathBuf>, writable: bool) -> Mount {
@@ -111,6 +109,7 @@ fn bind(source: impl Into<PathBuf>, target: impl Into<PathBuf>, writable: bool) 
 mod tests {
     use super::*;
     use mcp_lifecycle_core::launch::ServerSpec;
+    use serde_json::json;
 
     #[test]
     fn options_survive_the_specification() {
@@ -118,7 +117,7 @@ mod tests {
             .memory("64m")
             .cpus(0.5)
             .bind_writable("/a", "/b")
-            .host_config(json!({"ShmSize": 1}));
+            .create_body(json!({"HostConfig": {"ShmSize": 1}}));
         let spec = options.server("s").build().unwrap();
         assert_eq!(ContainerOptions::of(&spec).unwrap(), options);
     }
@@ -137,7 +136,10 @@ mod tests {
             (options().pinned(true), "`image`: `i`"),
             (options().image_id("i"), "`image_id`"),
             (options().create_body(1), "`create_body`"),
-            (options().host_config(json!({"x": 1})), "`HostConfig.x`"),
+            (
+                options().create_body(json!({"HostConfig": {"x": 1}})),
+                "`HostConfig.x`",
+            ),
             (options().label("dev.mcp-lifecycle.x", ""), "`labels`"),
         ] {
             let text = built(options);

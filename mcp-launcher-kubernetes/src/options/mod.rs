@@ -64,7 +64,7 @@ mcp_lifecycle_core::setters! { PodOptions:
     /// win over all other options. Lists of named items (containers, volumes) are merged by name; the
     /// server's container is `server`. Unknown fields are errors, and so are fields that the server's
     /// lifecycle depends on.
-    pod(patch: impl Serialize) |it| it.merge(patch, |patch| patch);
+    pod(patch: impl Serialize) |it| it.merge(patch);
 }
 
 /// Process 1 of the container, which receives signals and orphans.

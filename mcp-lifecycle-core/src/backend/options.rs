@@ -136,12 +136,8 @@ macro_rules! server_options {
                 spec.read_options()
             }
 
-            fn merge(
-                &mut self,
-                fields: impl serde::Serialize,
-                within: impl FnOnce(serde_json::Value) -> serde_json::Value,
-            ) {
-                match serde_json::to_value(fields).map(within) {
+            fn merge(&mut self, fields: impl serde::Serialize) {
+                match serde_json::to_value(fields) {
                     Ok(serde_json::Value::Object(fields)) => {
                         $crate::backend::fields::over(&mut self.$raw, fields);
                     }

@@ -75,8 +75,9 @@ impl Drop for Service {
 /// Its own init is another package's; limits above the machine's are refused.
 fn options(rig: &Rig) -> ContainerOptions {
     let limit = |name: &str| serde_json::json!({"Name": name, "Soft": 1024, "Hard": 1024});
-    let limits = serde_json::json!({"Ulimits": [limit("nofile"), limit("nproc")]});
-    rig.options().init(Init::None).host_config(limits)
+    let limits = [limit("nofile"), limit("nproc")];
+    let limits = serde_json::json!({"HostConfig": {"Ulimits": limits}});
+    rig.options().init(Init::None).create_body(limits)
 }
 
 #[tokio::test]
