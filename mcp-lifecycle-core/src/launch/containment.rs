@@ -41,6 +41,8 @@ pub struct Containment {
     /// `true` if containment is complete before the server's first instruction,
     /// so that a host killed at any instant of a launch leaks nothing.
     pub placement_is_atomic: bool,
+    /// `true` if the server cannot signal or trace its host and what holds it, nor leave that.
+    pub is_hardened: bool,
     /// The reason that a stronger mechanism was refused, if one was tried.
     pub fallback: Option<Cow<'static, str>>,
 }
@@ -53,6 +55,7 @@ impl Containment {
             on_terminate,
             on_host_death: Reach::Nothing,
             placement_is_atomic: false,
+            is_hardened: false,
             fallback: None,
         }
     }
@@ -68,6 +71,13 @@ impl Containment {
     #[must_use]
     pub fn atomic_placement(mut self) -> Self {
         self.placement_is_atomic = true;
+        self
+    }
+
+    /// Claims that the server cannot signal or trace its host and what holds it, nor leave that.
+    #[must_use]
+    pub fn hardened(mut self) -> Self {
+        self.is_hardened = true;
         self
     }
 
@@ -88,6 +98,7 @@ impl Containment {
             Guarantee::Terminate(reach) => self.on_terminate >= reach,
             Guarantee::HostDeath(reach) => self.on_host_death >= reach,
             Guarantee::AtomicPlacement => self.placement_is_atomic,
+            Guarantee::Hardened => self.is_hardened,
         };
         if has {
             return Ok(());
@@ -103,7 +114,8 @@ impl fmt::Display for Containment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} (terminate reaches: {}; host death reaches: {}; placement {})",
+            "{}{} (terminate reaches: {}; host death reaches: {}; placement {})",
+            if self.is_hardened { "hardened " } else { "" },
             self.mechanism,
             self.on_terminate,
             self.on_host_death,
@@ -133,6 +145,9 @@ pub enum Guarantee {
     /// Containment is complete before the server's first instruction.
     #[displaydoc("placement before the first instruction")]
     AtomicPlacement,
+    /// The server cannot signal or trace its host and what holds it, nor leave that.
+    #[displaydoc("a server that cannot reach its host and what holds it")]
+    Hardened,
 }
 
 /// A required guarantee that the machine or the launcher cannot give.
