@@ -13,7 +13,8 @@ use crate::control::Control;
 use crate::namespace::{self, Namespace};
 use crate::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
-    FLAG_PID_NAMESPACE, GATE_FD, GO, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, REPORT_FD, RING_FD, Stage, flag_of,
+    FLAG_PID_NAMESPACE, GATE_FD, GO, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, REPORT_FD, RING_FD, RULES_FD, Stage,
+    flag_of,
 };
 use crate::record::{Record, Slot};
 use crate::stat::number;
@@ -27,6 +28,8 @@ pub(crate) struct Params {
     pub(crate) program: &'static CStr,
     /// The way to a server's process that the host has forked.
     pub(crate) gate: Option<Fd>,
+    /// The rules that the server is restricted to.
+    pub(crate) rules: Option<Fd>,
     pub(crate) pid_namespace: bool,
     pub(crate) orphan: bool,
     pub(crate) cgroup_procs: Option<Fd>,
@@ -60,6 +63,7 @@ impl Params {
             cwd: (!cwd.is_empty()).then_some(cwd),
             program: text(PROGRAM_PARAM)?,
             gate: taken(GATE_FD),
+            rules: taken(RULES_FD),
             keep: text(8)?,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             orphan: flags & FLAG_ORPHAN != 0,
@@ -267,6 +271,11 @@ pub(crate) fn become_server(args: &Args, params: &Params, guardian: u32) -> (Sta
         && let Err(errno) = sys::chdir(cwd)
     {
         return (Stage::Chdir, errno);
+    }
+    if let Some(rules) = &params.rules
+        && let Err(errno) = sys::restrict(rules)
+    {
+        return (Stage::Restrict, errno);
     }
     sys::block(Signals::NONE);
     (Stage::Exec, sys::exec(params.program, args, PARAM_COUNT))

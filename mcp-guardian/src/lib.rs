@@ -16,6 +16,9 @@ pub mod file_size;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod group;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod hardened;
 #[doc(hidden)]
 pub mod identity;
 #[cfg(target_os = "linux")]

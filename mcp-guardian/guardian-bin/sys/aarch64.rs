@@ -10,6 +10,10 @@ pub(super) const O_DIRECTORY: usize = 0o40_000;
 /// Follows no symbolic link.
 pub(super) const O_NOFOLLOW: usize = 0o100_000;
 
+/// The architecture of 32-bit programs, in seccomp(2), and their number of `prlimit64`.
+pub(super) const AUDIT_32_BIT: u32 = 0x4000_0028;
+pub(super) const PRLIMIT64_32_BIT: u32 = 369;
+
 pub(super) mod nr {
     pub const FCNTL: usize = 25;
     pub const EPOLL_CREATE1: usize = 20;

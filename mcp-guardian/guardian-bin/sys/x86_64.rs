@@ -9,6 +9,10 @@ pub(super) const O_DIRECTORY: usize = 0o200_000;
 /// Follows no symbolic link.
 pub(super) const O_NOFOLLOW: usize = 0o400_000;
 
+/// The architecture of 32-bit programs, in seccomp(2), and their number of `prlimit64`.
+pub(super) const AUDIT_32_BIT: u32 = 0x4000_0003;
+pub(super) const PRLIMIT64_32_BIT: u32 = 340;
+
 pub(super) mod nr {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;

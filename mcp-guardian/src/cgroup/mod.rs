@@ -50,6 +50,13 @@ pub fn parent() -> io::Result<&'static Path> {
         .map_err(|error| io::Error::other(error.as_str()))
 }
 
+/// Returns the mount points of cgroups of either version.
+pub(crate) fn mounts() -> io::Result<Vec<PathBuf>> {
+    Ok(place::mounts(&sys::bytes_of(
+        "/proc/thread-self/mountinfo",
+    )?))
+}
+
 fn own_directory() -> io::Result<PathBuf> {
     let missing = |what| io::Error::new(io::ErrorKind::NotFound, what);
     let membership = sys::bytes_of("/proc/thread-self/cgroup")?;

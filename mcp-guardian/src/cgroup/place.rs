@@ -22,13 +22,29 @@ pub(super) fn directories(mountinfo: &[u8], path: &[u8]) -> Vec<PathBuf> {
     lines.filter_map(|line| directory(line, path)).collect()
 }
 
+/// Returns the mount points of both versions, by `/proc/PID/mountinfo`.
+pub(super) fn mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
+    let lines = mountinfo.split(|&byte| byte == b'\n');
+    let mounts = lines
+        .filter_map(mount)
+        .filter(|(kind, ..)| kind.starts_with(b"cgroup"));
+    mounts
+        .map(|(.., at)| PathBuf::from(OsString::from_vec(at)))
+        .collect()
+}
+
 /// Parses a line: id, parent, device, root, mount point, options, any number of tags, `-`, type,
-/// source, options (proc_pid_mountinfo(5)).
-fn directory(line: &[u8], path: &[u8]) -> Option<PathBuf> {
+/// source, options (proc_pid_mountinfo(5)). Returns type, root and mount point.
+fn mount(line: &[u8]) -> Option<(&[u8], Vec<u8>, Vec<u8>)> {
     let mut fields = line.split(|&byte| byte == b' ');
     let root = unescape(fields.nth(3)?);
-    let mut directory = unescape(fields.next()?);
+    let at = unescape(fields.next()?);
     let kind = fields.skip_while(|field| field != b"-").nth(1)?;
+    Some((kind, root, at))
+}
+
+fn directory(line: &[u8], path: &[u8]) -> Option<PathBuf> {
+    let (kind, root, mut directory) = mount(line)?;
     if kind != b"cgroup2" {
         return None;
     }
@@ -97,6 +113,12 @@ mod tests {
         assert_eq!(places(HYBRID, "/a/b"), expected);
         let root = [PathBuf::from("/sys/fs/cgroup/unified")];
         assert_eq!(places(HYBRID, "/"), root);
+    }
+
+    #[test]
+    fn mounts_of_both_versions_are_listed() {
+        let expected = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
+        assert_eq!(mounts(HYBRID.as_bytes()), expected.map(PathBuf::from));
     }
 
     #[test]

@@ -213,6 +213,9 @@ impl Stage {
             Self::DeathSignal => {
                 "the server could not be tied to its guardian (prctl PR_SET_PDEATHSIG; a sandbox may refuse it)"
             }
+            Self::Restrict => {
+                "the server could not be hardened (seccomp, landlock; a sandbox may refuse it)"
+            }
         }
     }
 }

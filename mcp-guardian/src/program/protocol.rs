@@ -23,7 +23,9 @@ pub const COMPANION_FD: i32 = 10;
 pub const GATE_FD: i32 = 11;
 /// The report of the server, which the guardian appends lines to.
 pub const REPORT_FD: i32 = 12;
-pub const FIRST_FREE_FD: i32 = 13;
+/// The rules that the server and all its descendants are restricted to (landlock(7)).
+pub const RULES_FD: i32 = 13;
+pub const FIRST_FREE_FD: i32 = 14;
 
 pub const fn flag_of(fd: i32) -> u32 {
     1 << fd
@@ -120,10 +122,12 @@ pub enum Stage {
     ChildExits,
     /// The server could not be tied to its guardian's life (`prctl`, PDEATHSIG).
     DeathSignal,
+    /// The server could not be restricted to its rules.
+    Restrict,
 }
 
 impl Stage {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Setup,
         Self::Fork,
         Self::Cgroup,
@@ -133,6 +137,7 @@ impl Stage {
         Self::Subreaper,
         Self::ChildExits,
         Self::DeathSignal,
+        Self::Restrict,
     ];
 
     #[must_use]

@@ -19,7 +19,7 @@ use super::image::{check_support, image};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, CONTROL_FD, FIRST_FREE_FD,
     FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, LEDGER_DIR_FD,
-    LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, flag_of,
+    LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, RULES_FD, flag_of,
 };
 use super::unreaped::{self, Unreaped};
 use crate::cgroup::Doors;
@@ -50,6 +50,8 @@ pub struct SpawnRequest<'a> {
     pub grace: Duration,
     pub record: Record<'a>,
     pub pid_namespace: bool,
+    /// The [rules](crate::hardened::rules) that the server is restricted to.
+    pub rules: Option<BorrowedFd<'a>>,
     /// `true` if the guardian leaves an orphan behind instead of a server, which
     /// [reports](super::protocol::Report::Adopted) its new parent. It waits for a request to end.
     pub orphan: bool,
@@ -97,6 +99,7 @@ impl<'a> SpawnRequest<'a> {
             grace: Duration::ZERO,
             record: Record::default(),
             pid_namespace: false,
+            rules: None,
             orphan: false,
             own_variable: false,
         }
@@ -235,7 +238,7 @@ fn start(
 pub(super) fn passed<'a>(
     request: &SpawnRequest<'a>,
     control: BorrowedFd<'a>,
-) -> [(Option<BorrowedFd<'a>>, RawFd); 12] {
+) -> [(Option<BorrowedFd<'a>>, RawFd); 13] {
     let Record { ledger, report, .. } = request.record;
     [
         (Some(request.stdin), 0),
@@ -250,6 +253,7 @@ pub(super) fn passed<'a>(
         (request.record.ring, RING_FD),
         (request.record.companion, COMPANION_FD),
         (report.map(|(file, _)| file), REPORT_FD),
+        (request.rules, RULES_FD),
     ]
 }
 

@@ -92,6 +92,7 @@ pub(crate) struct Options<'a> {
     pub(crate) cgroup_leaf: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_procs: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
+    pub(crate) rules: Option<BorrowedFd<'a>>,
     pub(crate) grace: Duration,
 }
 
@@ -106,6 +107,7 @@ impl Default for Options<'_> {
             cgroup_leaf: None,
             cgroup_procs: None,
             cgroup_kill: None,
+            rules: None,
             grace: Duration::ZERO,
         }
     }
@@ -145,6 +147,7 @@ impl Guarded {
             grace: options.grace,
             record: Record::default(),
             pid_namespace: false,
+            rules: options.rules,
             orphan: false,
             own_variable: false,
         });

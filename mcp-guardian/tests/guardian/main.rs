@@ -9,6 +9,7 @@ mod cgroup;
 mod course;
 mod ending;
 mod footprint;
+mod hardened;
 mod host_death;
 mod lab;
 mod ladder;

@@ -1,6 +1,7 @@
 //! Linux: pidfds, and `/proc` for the names of processes.
 
 mod exec;
+mod landlock;
 mod leader;
 mod pidfd;
 mod proc;
@@ -15,6 +16,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 pub(crate) use exec::*;
+pub use landlock::*;
 pub use leader::*;
 pub use pidfd::*;
 pub use proc::*;
