@@ -44,6 +44,7 @@ pub struct LocalLauncher {
     isolation: Isolation,
     required: Vec<Guarantee>,
     posthumous_grace: Duration,
+    hardened: bool,
     direct: bool,
 }
 
@@ -72,10 +73,10 @@ impl LocalLauncher {
     ///
     /// Cancel safe: if dropped, the probe finishes and its answer is kept.
     pub async fn probe(&self) -> Containment {
-        let isolation = self.isolation;
+        let launcher = self.clone();
         let found = blocking(move || {
             let not_here = |error: io::Error| unknown().fallback(error.to_string());
-            sys::own_servers().map_or_else(not_here, |()| Plan::choose(isolation).containment())
+            sys::own_servers().map_or_else(not_here, |()| Plan::choose(&launcher).containment())
         });
         let found = found.await;
         found.unwrap_or_else(|why| unknown().fallback(ErrorChain(&why).to_string()))
@@ -104,6 +105,18 @@ impl LocalLauncherBuilder {
     /// guardian, so nothing acts on the host's end; a job object ends with its host at once.
     pub fn posthumous_grace(mut self, grace: Duration) -> Self {
         self.launcher.posthumous_grace = grace;
+        self
+    }
+
+    /// Sets whether servers are kept from their host and their guardian: a server and all its
+    /// descendants can signal and trace only each other, cannot leave their cgroup nor change it,
+    /// and get no new privileges. `false` by default.
+    ///
+    /// Linux 6.12; elsewhere launches fail with [`LaunchErrorKind::Containment`]. For a server,
+    /// `sudo`, other setuid programs, mounts, and writes to what is created in `/` after its start
+    /// do not work.
+    pub fn hardened(mut self, hardened: bool) -> Self {
+        self.launcher.hardened = hardened;
         self
     }
 
@@ -138,15 +151,15 @@ impl ServerLauncher for LocalLauncher {
 
     fn fingerprint(&self) -> Option<String> {
         Some(format!(
-            "{:?} {:?} {:?} {}",
-            self.isolation, self.required, self.posthumous_grace, self.direct
+            "{:?} {:?} {:?} {} {}",
+            self.isolation, self.required, self.posthumous_grace, self.hardened, self.direct
         ))
     }
 
     /// Reads known answers; never starts a process, never blocks. Before the first launch or
     /// [`probe`](LocalLauncher::probe), the mechanism is "not known yet", which promises nothing.
     fn semantics(&self) -> TerminationSemantics {
-        let plan = Plan::known(self.isolation);
+        let plan = Plan::known(self);
         let containment = plan.map_or_else(unknown, |plan| plan.containment());
         TerminationSemantics::new(containment)
             .stdin_eof()
@@ -160,22 +173,22 @@ impl ServerLauncher for LocalLauncher {
         _context: &LaunchContext,
     ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
-        let (isolation, required) = (self.isolation, self.required.clone());
-        let (grace, direct) = (self.posthumous_grace, self.direct);
+        let launcher = self.clone();
         let owned = spec.clone();
         // If this future is dropped, so is the result, which kills the server.
         let spawned = blocking(move || {
             sys::own_servers().map_err(|error| {
                 LaunchErrorKind::backend("servers cannot be launched from here", error)
             })?;
-            let plan = Plan::choose(isolation);
-            for guarantee in required {
+            let plan = Plan::choose(&launcher);
+            let hardened = launcher.hardened.then_some(Guarantee::Hardened);
+            for guarantee in launcher.required.into_iter().chain(hardened) {
                 plan.containment()
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
             }
             let mut command = Command::prepare(&owned)?;
-            if direct {
+            if launcher.direct {
                 let recorder = command.cwd.as_deref().unwrap_or(Path::new("."));
                 let recorder = resolve(OsStr::new("mcp-contain"), &command.env, recorder).ok();
                 mcp_tree::direct::replace(&mut command, DIRECT_AGE, recorder.as_deref());
@@ -183,12 +196,11 @@ impl ServerLauncher for LocalLauncher {
             match plan {
                 #[cfg(target_os = "linux")]
                 Plan::Guardian(mut plan) => {
-                    plan.grace = grace;
+                    plan.grace = launcher.posthumous_grace;
                     guardian::spawn(command, plan).map(Spawned::Starting)
                 }
                 Plan::Alone(containment) => {
-                    // Nothing acts once the host is gone.
-                    let _ = grace;
+                    // Nothing acts once the host is gone: there is no grace.
                     alone::spawn(&command, containment).map(Spawned::Running)
                 }
             }
@@ -233,26 +245,31 @@ enum Plan {
 #[cfg(target_os = "linux")]
 impl Plan {
     /// Returns the best plan at this level. The first call tries it out, for some milliseconds.
-    fn choose(isolation: Isolation) -> Self {
-        match isolation {
-            Isolation::ProcessGroup => Self::Alone(alone::containment()),
-            Isolation::Guardian => Self::of(guardian::Plan::best(false, true)),
-            Isolation::PidNamespace => Self::of(guardian::Plan::best(true, true)),
-        }
+    fn choose(launcher: &LocalLauncher) -> Self {
+        let with_namespace = match launcher.isolation {
+            Isolation::ProcessGroup => return Self::Alone(alone::containment()),
+            isolation => isolation == Isolation::PidNamespace,
+        };
+        let best = guardian::Plan::best(with_namespace, true);
+        Self::of(best, launcher.hardened)
     }
 
     /// Like [`choose`](Self::choose), but `None` if that would have to try something.
-    fn known(isolation: Isolation) -> Option<Self> {
-        match isolation {
-            Isolation::ProcessGroup => Some(Self::Alone(alone::containment())),
-            Isolation::Guardian => guardian::Plan::known(false).map(Self::of),
-            Isolation::PidNamespace => guardian::Plan::known(true).map(Self::of),
-        }
+    fn known(launcher: &LocalLauncher) -> Option<Self> {
+        let with_namespace = match launcher.isolation {
+            Isolation::ProcessGroup => return Some(Self::Alone(alone::containment())),
+            isolation => isolation == Isolation::PidNamespace,
+        };
+        let best = guardian::Plan::known(with_namespace)?;
+        Some(Self::of(best, launcher.hardened))
     }
 
-    fn of(best: Result<guardian::Plan, guardian::Why>) -> Self {
+    fn of(best: Result<guardian::Plan, guardian::Why>, hardened: bool) -> Self {
         match best {
-            Ok(plan) => Self::Guardian(plan),
+            Ok(mut plan) => {
+                plan.hardened = hardened;
+                Self::Guardian(plan)
+            }
             Err(why) => Self::Alone(alone::containment().fallback(format!("no guardian: {why}"))),
         }
     }
@@ -260,17 +277,17 @@ impl Plan {
 
 #[cfg(not(target_os = "linux"))]
 impl Plan {
-    fn choose(isolation: Isolation) -> Self {
+    fn choose(launcher: &LocalLauncher) -> Self {
         let containment = alone::containment();
-        let is_fallback = cfg!(unix) && isolation != Isolation::ProcessGroup;
+        let is_fallback = cfg!(unix) && launcher.isolation != Isolation::ProcessGroup;
         Self::Alone(match is_fallback {
             true => containment.fallback("no guardian: there is one on Linux only"),
             false => containment,
         })
     }
 
-    fn known(isolation: Isolation) -> Option<Self> {
-        Some(Self::choose(isolation))
+    fn known(launcher: &LocalLauncher) -> Option<Self> {
+        Some(Self::choose(launcher))
     }
 }
 
@@ -306,5 +323,7 @@ mod tests {
         assert_ne!(plain, patient.fingerprint());
         let direct = LocalLauncher::builder().direct(true).build();
         assert_ne!(plain, direct.fingerprint());
+        let hardened = LocalLauncher::builder().hardened(true).build();
+        assert_ne!(plain, hardened.fingerprint());
     }
 }

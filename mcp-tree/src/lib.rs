@@ -60,5 +60,7 @@ pub use tree::{Ended, Guarded, Options, Tree, Unproven};
 pub use wrapper::{Require, WrapError, Wrapper};
 
 #[cfg(target_os = "linux")]
-use mcp_guardian::{answers, cgroup, file_size, keep, logged, patience, program, state, worker};
+use mcp_guardian::{
+    answers, cgroup, file_size, hardened, keep, logged, patience, program, state, worker,
+};
 use mcp_guardian::{identity, sys};

@@ -15,7 +15,7 @@ use mcp_lifecycle_core::lock::Lock;
 use crate::cgroup::{self, Leaf};
 use crate::program::protocol::Stage;
 use crate::program::{self, Outcome, SpawnGuardianError, SpawnRequest};
-use crate::{identity, orphans, sys};
+use crate::{hardened, identity, orphans, sys};
 
 /// Finds out which containment a wrapped server has on this machine, without a record. Blocks for
 /// some milliseconds.
@@ -34,6 +34,8 @@ pub struct Plan {
     /// The directory below which it gets a cgroup of its own, or why it gets none.
     pub cgroups: Result<&'static Path, Why>,
     pub pid_namespace: bool,
+    /// Set if the server is kept away from its guardian and its host.
+    pub hardened: bool,
     /// The time that a server has to end by itself once the host is gone.
     pub grace: Duration,
     /// Why it is not the plan that was asked for.
@@ -92,6 +94,7 @@ impl Plan {
         Self {
             cgroups,
             pid_namespace: matches!(namespace, Some(Ok(()))),
+            hardened: false,
             grace: Duration::ZERO,
             fallback: refused.map(|why| format!("no PID namespace: {why}")),
         }
@@ -100,6 +103,18 @@ impl Plan {
     /// Returns the promise of this plan. In a namespace a cgroup would add nothing, so its absence
     /// is no fallback.
     pub fn containment(&self) -> Containment {
+        let containment = self.unhardened();
+        match self.hardened.then(hardened::refusal) {
+            None => containment,
+            Some(None) => containment.hardened(),
+            Some(Some(why)) => match containment.fallback.clone() {
+                None => containment.fallback(why),
+                Some(before) => containment.fallback(format!("{before}; {why}")),
+            },
+        }
+    }
+
+    fn unhardened(&self) -> Containment {
         if self.pid_namespace {
             return Containment::new("PID namespace", Reach::Container)
                 .host_death(Reach::Container)

@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::orphans::{self, Entry};
 use crate::plan::Plan;
 use crate::program::protocol::Stage;
 use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
-use crate::sys;
+use crate::{hardened, sys};
 
 /// The time that a failed launch waits for the end of what it had started.
 pub(crate) const UNDO_LIMIT: Duration = Duration::from_secs(5);
@@ -165,10 +165,13 @@ fn start(
         .map_err(|error| short_of(error, "its new cgroup could not be opened"))
         .and_then(|doors| Prepared::new(command, leaf.zip(doors)))
         .map_err(|error| (error, false))?;
+    let rules = plan.hardened.then(hardened::rules).transpose();
+    let rules = rules.map_err(|error| (not_hardened(error), false))?;
     // The probe has succeeded, so a fallback now would be a silent one.
     program::spawn(SpawnRequest {
         grace: plan.grace,
         pid_namespace: plan.pid_namespace,
+        rules: rules.as_ref().map(AsFd::as_fd),
         ..prepared.request(streams)
     })
     .map_err(|error| {
@@ -223,6 +226,11 @@ impl Prepared {
             ..SpawnRequest::nothing(stdin).in_cgroup(self.doors.as_ref())
         }
     }
+}
+
+pub(crate) fn not_hardened(error: io::Error) -> LaunchErrorKind {
+    limit(error)
+        .unwrap_or_else(|error| LaunchErrorKind::backend("the server cannot be hardened", error))
 }
 
 pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _};
 use std::iter;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::identity::{self, Cookie};
 use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
 use crate::program::{self, Outcome, Record, SpawnGuardianError, SpawnRequest, how_it_ended};
-use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian};
-use crate::{orphans, sys};
+use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian, not_hardened};
+use crate::{hardened, orphans, sys};
 
 #[derive(Clone, Copy)]
 struct Server<'a> {
@@ -173,6 +173,7 @@ fn exec(
         is_unavailable: error.is_unavailable
             && wrapper.require <= Require::Group
             && wrapper.memory.is_none()
+            && !wrapper.hardened
             && wrapper.report.is_none(),
         ..error
     })
@@ -248,6 +249,8 @@ impl Start<'_> {
         let mut prepared = Prepared::new(self.server.command, leaf.as_ref().zip(doors))?;
         prepared.env.extend(unmarked.map(Cookie::variable));
         let request = prepared.request([stdin.as_fd(), stdout.as_fd(), stderr]);
+        let rules = self.wrapper.hardened.then(hardened::rules).transpose();
+        let rules = rules.map_err(not_hardened)?;
         let guardian = program::spawn(SpawnRequest {
             grace: self.wrapper.grace,
             record: Record {
@@ -266,6 +269,7 @@ impl Start<'_> {
                 ..request.record
             },
             pid_namespace: self.wrapper.require == Require::PidNamespace,
+            rules: rules.as_ref().map(AsFd::as_fd),
             own_variable: unmarked.is_some(),
             ..request
         });

@@ -60,6 +60,9 @@ pub struct Wrapper {
     /// need more, the kernel ends all of them, and the shim reports it. Where the limit cannot be
     /// set, no server is started.
     pub memory: Option<u64>,
+    /// Set if the server cannot signal or trace what holds it and this process's host, nor leave
+    /// its cgroup. `false` by default. Where the kernel cannot, no server is started.
+    pub hardened: bool,
     /// Set if the server's environment carries its identity (`MCP_LIFECYCLE_ID`), by which a search
     /// for orphans finds it. `true` by default.
     pub mark: bool,
@@ -155,6 +158,7 @@ impl Wrapper {
             grace: Duration::from_secs(2),
             require: Require::Nothing,
             memory: None,
+            hardened: false,
             mark: true,
             env: Vec::new(),
             keep: Vec::new(),

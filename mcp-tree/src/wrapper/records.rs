@@ -60,7 +60,9 @@ impl Wrapper {
     ) -> CString {
         let cgroups = no_cgroup.map_or(Ok(Path::new("")), |why| Err(why.as_str().into()));
         let with_namespace = self.require == Require::PidNamespace;
-        let containment = Plan::new(cgroups, with_namespace.then_some(Ok(()))).containment();
+        let mut plan = Plan::new(cgroups, with_namespace.then_some(Ok(())));
+        plan.hardened = self.hardened;
+        let containment = plan.containment();
         let id = identity.map(|it| it.serial());
         let id = id.map_or_else(String::new, |id| format!("{id:016x}"));
         let mut line = Line::new();
@@ -74,6 +76,8 @@ impl Wrapper {
             Some(why) => line.string(why.as_bytes()),
             None => line.then("null"),
         };
-        line.then("}").c_str().to_owned()
+        let hardened = containment.is_hardened.to_string();
+        line.key("hardened").then(&hardened).then("}");
+        line.c_str().to_owned()
     }
 }
