@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use mcp_guardian::cgroup;
+use mcp_guardian::{cgroup, hardened};
 use mcp_lifecycle_core::launch::{Containment, Reach};
 use mcp_tree::inventory::{KnownServer, Unclaimed};
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         no_memory_limit: cgroup::parent_with_memory()
             .err()
             .map(|why| why.to_string()),
+        no_hardening: hardened::refusal(),
     };
     let files = survey();
     match options.json {
@@ -117,6 +118,7 @@ fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memo
 struct Machine {
     containment: Containment,
     no_memory_limit: Option<String>,
+    no_hardening: Option<String>,
 }
 
 impl Machine {
@@ -133,12 +135,18 @@ impl Machine {
         }];
         if verbose {
             lines.push(format!("  held by {held}"));
-            lines.push(match &self.no_memory_limit {
-                None => "  `--memory` works for a server that is started from here".to_owned(),
-                Some(why) => format!(
-                    "  `--memory` does not work for a server that is started from here: {why}"
-                ),
-            });
+            let options = [
+                ("--memory", &self.no_memory_limit),
+                ("--hardened", &self.no_hardening),
+            ];
+            lines.extend(options.map(|(option, why_not)| match why_not {
+                None => format!("  `{option}` works for a server that is started from here"),
+                Some(why) => {
+                    format!(
+                        "  `{option}` does not work for a server that is started from here: {why}"
+                    )
+                }
+            }));
         }
         lines
     }
@@ -249,6 +257,7 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "says": containment.to_string(),
             "fallback": containment.fallback,
             "no_memory_limit": machine.no_memory_limit,
+            "no_hardening": machine.no_hardening,
         },
         "files": files.collect::<Vec<_>>(),
     })

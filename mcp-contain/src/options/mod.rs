@@ -23,6 +23,10 @@ pub(crate) struct Options {
     /// they need more, the kernel kills them; if the limit cannot be set, the server is not started
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pub(crate) memory: Option<u64>,
+    /// Keep the server from signalling or tracing anything but what it has started, and from changing cgroups; refuse to start it
+    /// where the kernel cannot (Linux 6.12). For it, sudo, setuid programs, ping and mounts do not work
+    #[arg(long, conflicts_with = "group")]
+    pub(crate) hardened: bool,
     /// Take PATH from the user's login shell, to find PROGRAM and for the server; useful if the host is started from a desktop
     #[arg(long, value_name = "WHOSE")]
     pub(crate) path: Option<PathOf>,

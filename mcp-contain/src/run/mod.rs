@@ -45,6 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.mark = !options.no_mark;
     wrapper.log.clone_from(&options.log);
     wrapper.memory = options.memory;
+    wrapper.hardened = options.hardened;
     wrapper.keep.clone_from(&options.keep);
     wrapper.sigkill_as_code = options.sigkill_as_code;
     wrapper.require = match options.require {
@@ -129,6 +130,7 @@ fn refuse(options: &Options) -> Result<(), Failure> {
         (options.exclusive, "--exclusive"),
         (options.path.is_some(), "--path login"),
         (options.report.is_some(), "--report"),
+        (options.hardened, "--hardened"),
         (!options.keep.is_empty(), "--keep"),
         (options.containers == Containers::Always, "--containers"),
         (options.group && cfg!(windows), "--group"),

@@ -79,7 +79,7 @@ const RUNNERS: &[Runner] = &[
     runner(
         "mcp-contain",
         "run",
-        "--containers --exclusive --lazy --no-direct --no-mark --restart",
+        "--containers --exclusive --hardened --lazy --no-direct --no-mark --restart",
         "--direct-age --grace --idle --keep --log --memory --name --path --report --require",
     ),
 ];

@@ -99,7 +99,7 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     }
     let more = String::from_utf8(place.call(&["doctor", "--verbose"]).stdout).unwrap();
     assert!(
-        more.contains("guardian") && more.contains("--memory"),
+        more.contains("guardian") && more.contains("--memory") && more.contains("--hardened"),
         "{more}"
     );
     let seen = place.json(&["doctor", "--json"]);
@@ -107,8 +107,10 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     assert!(!format!("{text}{seen}").contains("SECRET"), "{seen:#}");
     assert_eq!(seen["files"][0]["servers"][0]["wrapped"], true);
     assert!(seen["containment"]["mechanism"].is_string());
-    let why = &seen["containment"]["no_memory_limit"];
-    assert!(why.is_null() || why.as_str().is_some_and(|why| !why.is_empty()));
+    for option in ["no_memory_limit", "no_hardening"] {
+        let why = &seen["containment"][option];
+        assert!(why.is_null() || why.as_str().is_some_and(|why| !why.is_empty()));
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod exclusive;
 mod exits;
 mod flow;
 mod guarded;
+mod hardened;
 mod host;
 mod keep;
 mod levels;
