@@ -19,6 +19,7 @@ mod guardian_held;
 mod guardian_killed;
 mod guardian_known;
 mod half_launched;
+mod hardened;
 mod headless;
 mod hidden;
 mod instants;

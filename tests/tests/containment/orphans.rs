@@ -22,6 +22,7 @@ use crate::stage::{self, LIMIT, OBSERVER, Stage, has_cgroups, leaves, perform, p
 
 const SHAPES: &str = "MCP_TEST_SHAPES";
 const GROUP: &str = "MCP_TEST_GROUP";
+pub(crate) const HARDENED: &str = "MCP_TEST_HARDENED";
 pub(crate) const HEADLESS: &str = "MCP_TEST_HEADLESS";
 
 /// A host: launches what its environment says, prints the pids of the servers,
@@ -39,7 +40,10 @@ fn host() {
         Some(_) => Isolation::ProcessGroup,
         None => Isolation::Guardian,
     };
-    let launcher = LocalLauncher::builder().isolation(isolation).build();
+    let launcher = LocalLauncher::builder()
+        .isolation(isolation)
+        .hardened(env::var_os(HARDENED).is_some())
+        .build();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut servers = Vec::new();
     println!();

@@ -51,9 +51,18 @@ pub(crate) fn perform(name: &str) {
 /// As [`perform`], with a command that wraps the role's.
 #[track_caller]
 pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
-    perform_as(wrap, name, None);
+    perform_as(wrap, name, None, false);
     if nix::unistd::geteuid().is_root() {
-        perform_as(wrap, name, Some(nobody_else()));
+        perform_as(wrap, name, Some(nobody_else()), false);
+    }
+}
+
+/// Does the same as [`perform_alone`], and once more as a user with a delegated cgroup.
+#[track_caller]
+pub(crate) fn perform_alone_and_delegated(name: &str) {
+    perform_alone(name);
+    if nix::unistd::geteuid().is_root() {
+        perform_as(alone, name, Some(nobody_else()), true);
     }
 }
 
@@ -61,19 +70,20 @@ pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
 /// of another test, which may come and go, or be held while it exits.
 #[track_caller]
 pub(crate) fn perform_alone(name: &str) {
+    perform_by(alone, name);
+}
+
+fn alone(program: Command) -> Command {
     // The first process of the namespace is a shell, which reaps what is reparented to it.
     const ALONE: &str = r#"[ "$(id -u)" = 0 ] || user="--user --map-current-user"
 exec unshare $user --pid --fork --mount-proc sh -c '"$0" "$@"; exit $?' "$0" "$@""#;
-    let alone = |program: Command| {
-        let mut command = Command::new("sh");
-        command.args(["-c", ALONE]);
-        command.arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            command.env(name, value.unwrap_or_default());
-        }
-        command
-    };
-    perform_by(alone, name);
+    let mut command = Command::new("sh");
+    command.args(["-c", ALONE]);
+    command.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command
 }
 
 /// As [`perform`], within what `wrapper`, a command, makes of the machine; the
@@ -107,7 +117,7 @@ fn passes(name: &str, command: &mut Command) {
 }
 
 #[track_caller]
-fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
+fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>, delegated: bool) {
     let _watchdog = Watchdog::arm(name, LIMIT * 6);
     let runtime_directory = private_directory(user);
     let cgroup = OwnCgroup::new();
@@ -122,8 +132,14 @@ fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
         command.env(CGROUP, &cgroup.0);
     }
     if let Some(user) = user {
-        // A cgroup that was not delegated: this user gets none for its servers.
-        command.env_remove(CGROUP).uid(user).gid(user);
+        match cgroup.as_ref().filter(|_| delegated) {
+            Some(cgroup) => cgroup.delegate(user, &mut command),
+            // This user gets none for its servers.
+            None => {
+                command.env_remove(CGROUP);
+            }
+        }
+        command.uid(user).gid(user);
     }
     passes(&format!("{name} as {user:?}"), &mut command);
     if let Some(cgroup) = cgroup {
@@ -213,6 +229,22 @@ impl OwnCgroup {
             .map(|root| Path::new(root).join(&name))
             .find(|path| fs::create_dir(path).is_ok())
             .map(Self)
+    }
+
+    /// Gives it to this user, and has the command start inside.
+    fn delegate(&self, user: u32, command: &mut Command) {
+        for file in ["", "cgroup.procs", "cgroup.subtree_control"] {
+            chown(self.0.join(file), Some(user), Some(user)).unwrap();
+        }
+        // The rights of its opener count.
+        let mut options = fs::File::options();
+        let mut procs = options
+            .write(true)
+            .open(self.0.join("cgroup.procs"))
+            .unwrap();
+        let enter = move || procs.write_all(b"0");
+        // SAFETY: it makes one system call, and does not allocate.
+        unsafe { command.pre_exec(enter) };
     }
 
     /// Everybody has left, and no cgroup was left inside.

@@ -78,6 +78,21 @@ const ACTS: &[(&str, Act)] = &[
     ("stop-guardian", |context, after| {
         signal_parent(context, after, nix::libc::SIGSTOP);
     }),
+    #[cfg(target_os = "linux")]
+    ("hostile", |context, _| {
+        refuse_unrestricted();
+        let above = sys::hostile::ancestors();
+        attack(&above);
+        DEAF.start_as(context, "attacker", |context| {
+            attack(&above);
+            linger(context.alive.as_ref())
+        });
+    }),
+    #[cfg(target_os = "linux")]
+    ("kill-all", |_, _| {
+        refuse_unrestricted();
+        sys::hostile::kill_all();
+    }),
     ("zombies", |context, count| {
         for _ in 0..count {
             sys::fork_into(context.args.lifetime, || {});
@@ -121,6 +136,32 @@ pub(super) fn foreign_namespace(context: &Context) -> ! {
     sys::new_pid_namespace();
     DEAF.start(context, "foreign-init");
     linger(context.alive.as_ref())
+}
+
+/// Attacks all above this process: its guardian, its host, their cgroups. Each attempt must be
+/// refused; one that is not ends the server before its hello.
+#[cfg(target_os = "linux")]
+fn attack(above: &[nix::libc::c_long]) {
+    use sys::hostile::{cgroups, fill_descriptors, limits, signals, traces};
+    let mut all = cgroups();
+    for pid in above {
+        all.extend(signals(*pid));
+        all.extend(traces(*pid));
+        all.extend(limits(*pid));
+    }
+    fill_descriptors();
+    let through = all.into_iter().filter(|(_, result)| result.is_ok());
+    let through: Vec<_> = through.map(|(what, _)| what).collect();
+    if !through.is_empty() {
+        exit::refused("hostile", format!("not refused: {through:?}"));
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn refuse_unrestricted() {
+    if !sys::hostile::is_restricted() {
+        exit::refused("hostile", "this process is not restricted");
+    }
 }
 
 /// A process that lets the guardian be for a while, and then does not.

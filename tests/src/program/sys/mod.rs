@@ -2,6 +2,8 @@
 
 #[cfg(unix)]
 mod attack;
+#[cfg(target_os = "linux")]
+pub(crate) mod hostile;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
