@@ -1,20 +1,4 @@
-//! Launches stdio MCP servers on another machine, through an executor.
-//!
-//! [`ExecutorLauncher`] is the client of codex's exec-server protocol, over WebSocket or the stdio of
-//! any command. It works with a deployed `codex exec-server` and is at its best with our own daemon.
-//!
-//! That daemon is the crate `mcp-executor`: the same protocol, plus what it lacks, negotiated.
-//!
-//! The guarantees of each pairing differ, and are data: its
-//! [`semantics`](mcp_lifecycle_core::ServerLauncher::semantics). `docs/executor.md`
-//! has the design, the state machines and the limits.
-//!
-//! ```no_run
-//! use mcp_launcher_executor::ExecutorLauncher;
-//!
-//! let launcher = ExecutorLauncher::command("ssh", ["build-box", "mcp-executor", "--stdio"]).build();
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod client;
