@@ -1,4 +1,5 @@
 #![cfg_attr(feature = "client", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "client"), doc = "The seam and the termination ladder.")]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "backend")]
