@@ -31,6 +31,7 @@ pub mod keep;
 #[doc(hidden)]
 #[path = "../guardian-bin/ladder.rs"]
 pub mod ladder;
+pub mod limits;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod patience;

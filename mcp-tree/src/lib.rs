@@ -52,6 +52,7 @@ pub use contained::{Contained, ContainedChild};
 pub use login::login_path;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
+pub use mcp_guardian::limits::Limits;
 pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;

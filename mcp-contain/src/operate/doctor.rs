@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use mcp_guardian::{cgroup, hardened};
 use mcp_lifecycle_core::launch::{Containment, Reach};
+use mcp_tree::Limits;
 use mcp_tree::inventory::{KnownServer, Unclaimed};
 use serde_json::{Value, json};
 
@@ -30,9 +31,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
     let machine = Machine {
         containment: mcp_tree::containment(),
-        no_memory_limit: cgroup::parent_with_memory()
-            .err()
-            .map(|why| why.to_string()),
+        no_limit: limits().map(|limits| {
+            let refused = cgroup::parent_with(&limits).err();
+            refused.map(|why| why.to_string())
+        }),
         no_hardening: hardened::refusal(),
     };
     let files = survey();
@@ -117,8 +119,16 @@ fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memo
 
 struct Machine {
     containment: Containment,
-    no_memory_limit: Option<String>,
+    /// The reasons why `--memory`, `--pids` and `--cpus` are refused.
+    no_limit: [Option<String>; 3],
     no_hardening: Option<String>,
+}
+
+/// One of each kind.
+fn limits() -> [Limits; 3] {
+    let (mut memory, mut pids, mut cpus) = <(Limits, Limits, Limits)>::default();
+    (memory.memory, pids.pids, cpus.cpus) = (Some(1), Some(1), Some(1));
+    [memory, pids, cpus]
 }
 
 impl Machine {
@@ -135,8 +145,11 @@ impl Machine {
         }];
         if verbose {
             lines.push(format!("  held by {held}"));
+            let [no_memory, no_pids, no_cpus] = &self.no_limit;
             let options = [
-                ("--memory", &self.no_memory_limit),
+                ("--memory", no_memory),
+                ("--pids", no_pids),
+                ("--cpus", no_cpus),
                 ("--hardened", &self.no_hardening),
             ];
             lines.extend(options.map(|(option, why_not)| match why_not {
@@ -219,6 +232,7 @@ fn file_lines(file: &Survey) -> Vec<String> {
 
 fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
     let containment = &machine.containment;
+    let [no_memory_limit, no_pids_limit, no_cpus_limit] = &machine.no_limit;
     let unclaimed = leak.unclaimed.iter().map(|(name, it)| {
         json!({
             "name": name,
@@ -256,7 +270,9 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "mechanism": containment.mechanism,
             "says": containment.to_string(),
             "fallback": containment.fallback,
-            "no_memory_limit": machine.no_memory_limit,
+            "no_memory_limit": no_memory_limit,
+            "no_pids_limit": no_pids_limit,
+            "no_cpus_limit": no_cpus_limit,
             "no_hardening": machine.no_hardening,
         },
         "files": files.collect::<Vec<_>>(),

@@ -23,6 +23,12 @@ pub(crate) struct Options {
     /// they need more, the kernel kills them; if the limit cannot be set, the server is not started
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pub(crate) memory: Option<u64>,
+    /// Processes and threads that they may be at a time; they cannot start more
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) pids: Option<u64>,
+    /// Processors that they may use together, such as 0.5
+    #[arg(long, value_name = "NUMBER", value_parser = cpus)]
+    pub(crate) cpus: Option<u64>,
     /// Keep the server from signalling or tracing anything but what it has started, and from changing cgroups; refuse to start it
     /// where the kernel cannot (Linux 6.12). For it, sudo, setuid programs, ping and mounts do not work
     #[arg(long, conflicts_with = "group")]
@@ -108,6 +114,15 @@ pub(crate) enum PathOf {
     Login,
 }
 
+/// Parses a number of processors, in thousandths.
+fn cpus(text: &str) -> Result<u64, &'static str> {
+    match text.parse::<f64>() {
+        // The kernel takes no less than a hundredth.
+        Ok(number @ 0.01..=100_000.0) => Ok((number * 1000.0) as u64),
+        _ => Err("a number of processors is at least 0.01"),
+    }
+}
+
 pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text)
         .map_err(|_| "a time is a number with a unit, such as 500ms, 2s or 10m")
@@ -151,6 +166,16 @@ mod tests {
         assert_eq!(parse("2048k"), Ok(2 << 20));
         assert_eq!(parse("1048576"), Ok(1 << 20));
         assert_eq!(parse("1048576B"), Ok(1 << 20));
+    }
+
+    #[test]
+    fn processors_are_numbers_with_a_fraction() {
+        assert_eq!(cpus("0.5"), Ok(500));
+        assert_eq!(cpus("2"), Ok(2000));
+        assert_eq!(cpus("0.01"), Ok(10));
+        for text in ["", "0", "0.009", "-1", "x", "nan", "inf", "1e9"] {
+            assert!(cpus(text).is_err(), "{text}");
+        }
     }
 
     #[test]

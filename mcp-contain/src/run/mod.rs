@@ -44,7 +44,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.grace = options.grace;
     wrapper.mark = !options.no_mark;
     wrapper.log.clone_from(&options.log);
-    wrapper.memory = options.memory;
+    wrapper.limits.memory = options.memory;
+    wrapper.limits.pids = options.pids;
+    wrapper.limits.cpus = options.cpus;
     wrapper.hardened = options.hardened;
     wrapper.keep.clone_from(&options.keep);
     wrapper.sigkill_as_code = options.sigkill_as_code;
@@ -132,6 +134,8 @@ fn refuse(options: &Options) -> Result<(), Failure> {
         (options.report.is_some(), "--report"),
         (options.hardened, "--hardened"),
         (!options.keep.is_empty(), "--keep"),
+        (options.pids.is_some(), "--pids"),
+        (options.cpus.is_some(), "--cpus"),
         (options.containers == Containers::Always, "--containers"),
         (options.group && cfg!(windows), "--group"),
         // A job object has what the lower levels have.

@@ -80,7 +80,7 @@ const RUNNERS: &[Runner] = &[
         "mcp-contain",
         "run",
         "--containers --exclusive --hardened --lazy --no-direct --no-mark --restart",
-        "--direct-age --grace --idle --keep --log --memory --name --path --report --require",
+        "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require",
     ),
 ];
 

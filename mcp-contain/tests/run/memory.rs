@@ -23,7 +23,9 @@ const HUNGRY: &str = "read line; head -c 400m /dev/zero | tail -c 400m | wc -c >
 /// A helper in a session of its own.
 const HELPER: &str = "setsid sh -c 'printf . >&9; while :; do read never <&8; done' &";
 
-/// A cgroup that gives memory to those below, with one below for a host; both are removed.
+const CONTROLLERS: &str = "+memory +pids +cpu";
+
+/// A cgroup that gives these controllers to those below, with one below for a host; both are removed.
 struct Room(PathBuf);
 
 impl Room {
@@ -45,14 +47,14 @@ impl Room {
             return None;
         };
         if must {
-            fs::write(root.join("cgroup.subtree_control"), "+memory").unwrap();
+            fs::write(root.join("cgroup.subtree_control"), CONTROLLERS).unwrap();
         }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let room = Self(root.join(format!("test-{}-{number}", std::process::id())));
         fs::create_dir(&room.0).unwrap();
-        if fs::write(room.0.join("cgroup.subtree_control"), "+memory").is_err() {
-            assert!(!must, "the root gives no memory");
-            println!("NOT TESTED: the cgroups of this machine are not given memory");
+        if fs::write(room.0.join("cgroup.subtree_control"), CONTROLLERS).is_err() {
+            assert!(!must, "the root gives not all of them");
+            println!("NOT TESTED: the cgroups of this machine are not given {CONTROLLERS}");
             return None;
         }
         fs::create_dir(room.host()).unwrap();
@@ -109,10 +111,7 @@ fn refused(command: &mut Command) -> String {
     let (status, said) = Server::start(command, Streams::Pipes).ended();
     assert_eq!(status.code(), Some(125), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(
-        said.contains("the server's memory cannot be limited"),
-        "{said}"
-    );
+    assert!(said.contains("the server cannot be limited"), "{said}");
     said
 }
 
@@ -142,6 +141,8 @@ fn where_no_limit_can_be_set_there_is_no_server() {
         said.contains("a limit of its own (536870912 bytes"),
         "{said}"
     );
+    let said = refused(&mut room.wrapped(&["--pids", "20", "true"]));
+    assert!(said.contains("a limit of its own"), "{said}");
     fs::write(room.host().join("memory.max"), "max").unwrap();
     // It is a server's own server.
     let inner = [env!("CARGO_BIN_EXE_mcp-contain"), "--memory", "64M", "true"];
@@ -185,6 +186,22 @@ fn a_server_that_needs_more_is_ended_with_all_that_it_has_started_and_that_is_to
             "{stats}"
         );
     }
+}
+
+#[test]
+fn a_server_that_may_start_no_more_processes_is_told_so_by_the_kernel_and_shares_its_processors() {
+    let Some(room) = Room::new() else { return };
+    let script = "C=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup); cat $C/pids.max $C/cpu.max >&2; \
+                  i=0; while [ $i -lt 30 ]; do sleep 1000 & i=$((i + 1)); done; exit 7";
+    // As systemd limits every scope.
+    fs::write(room.host().join("pids.max"), "4000").unwrap();
+    let limits = ["--pids", "20", "--cpus", "0.5"];
+    let words = [&limits[..], &["sh", "-c", script]].concat();
+    let (status, said) = Server::start(&mut room.wrapped(&words), Streams::Pipes).ended();
+    assert!(said.starts_with("20\n50000 100000\n"), "{said}");
+    assert!(said.contains("Cannot fork"), "{said}");
+    assert_eq!(status.code(), Some(2), "the shell's own");
+    assert_eq!(room.servers(), [""; 0].map(PathBuf::from));
 }
 
 #[test]

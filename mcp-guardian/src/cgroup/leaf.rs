@@ -14,6 +14,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs, statfs};
 
 use crate::identity::{Cookie, random};
+use crate::limits::Limits;
 use crate::sys::watch::{self, Interest};
 use crate::sys::{self, Pid, is_gone, reserve};
 
@@ -61,13 +62,23 @@ impl Leaf {
         Ok(Self::at(path))
     }
 
-    /// Limits the memory of all processes inside together; on excess the kernel kills all of them.
-    pub fn limit(&self, memory: u64) -> io::Result<()> {
+    /// Limits what all processes inside use together.
+    pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         let write = |name: &str, text: &str| {
             let said = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
             let file = open_to_write(&self.path.join(name));
             file.and_then(|mut file| file.write_all(text.as_bytes()))
                 .map_err(said)
+        };
+        if let Some(pids) = limits.pids {
+            write("pids.max", &pids.to_string())?;
+        }
+        if let Some(cpus) = limits.cpus {
+            // Microseconds of each 100,000.
+            write("cpu.max", &format!("{} 100000", cpus.saturating_mul(100)))?;
+        }
+        let Some(memory) = limits.memory else {
+            return Ok(());
         };
         // First, so that the out-of-memory killer always ends all members.
         write("memory.oom.group", "1")?;

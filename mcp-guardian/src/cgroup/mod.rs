@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::identity::{Cookie, HostId};
+use crate::limits::Limits;
 use crate::sys;
 
 /// Returns the name of a server's cgroup. It is unique, because it is the server's identity.
@@ -71,36 +72,44 @@ fn own_directory() -> io::Result<PathBuf> {
         .ok_or_else(|| missing("its cgroup is not mounted"))
 }
 
-/// Returns the directory of the nearest cgroup below which one with a memory limit can be created.
+/// Returns the directory of the nearest cgroup below which one with these limits can be created.
 /// The error has the reason and the remedy.
-pub fn parent_with_memory() -> io::Result<PathBuf> {
+pub fn parent_with(limits: &Limits) -> io::Result<PathBuf> {
+    let controllers = limits.controllers();
     let missing = |why: room::NoRoom| io::Error::new(io::ErrorKind::Unsupported, why.to_string());
-    let in_version_1 = room::is_in_version_1(&sys::bytes_of("/proc/thread-self/cgroup")?);
+    let membership = sys::bytes_of("/proc/thread-self/cgroup")?;
+    let in_version_1 = room::is_in_version_1(&membership, &controllers);
     // Without version 2 the list is empty, which is the reason then.
     let levels = match parent() {
         Ok(own) if own.join("cgroup.events").exists() && !own.join("cgroup.kill").exists() => {
             return Err(missing(room::NoRoom::NoKill));
         }
-        Ok(own) => own.ancestors().map_while(level).collect(),
+        Ok(own) => {
+            let level = |path| level(path, &controllers);
+            own.ancestors().map_while(level).collect()
+        }
         Err(error) if sys::is_shortage(&error) => return Err(error),
         Err(_) => Vec::new(),
     };
-    let place = room::above(&levels, in_version_1).map_err(missing)?;
+    let place = room::above(&levels, &controllers, in_version_1).map_err(missing)?;
     Ok(place.to_owned())
 }
 
 /// Reads what the kernel reports of the cgroup at this path; `None` if there is none.
-fn level(path: &Path) -> Option<room::Level> {
+fn level(path: &Path, controllers: &[&str]) -> Option<room::Level> {
     let read = |name| fs::read_to_string(path.join(name));
-    let names_memory = |list: String| list.split_whitespace().any(|name| name == "memory");
-    let controllers = read("cgroup.controllers").ok()?;
+    let names_all = |list: String| {
+        let names = |wanted: &&str| list.split_whitespace().any(|name| name == *wanted);
+        controllers.iter().all(names)
+    };
+    let listed = read("cgroup.controllers").ok()?;
     let limit = read("memory.max").ok();
     let limit = limit.map(|limit| limit.trim().to_owned());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Some(room::Level {
         path: path.to_owned(),
-        has_memory: names_memory(controllers),
-        gives_memory: read("cgroup.subtree_control").is_ok_and(names_memory),
+        has: names_all(listed),
+        gives: read("cgroup.subtree_control").is_ok_and(names_all),
         limit: limit.filter(|limit| limit != "max"),
         is_servers: is_servers(&name),
         is_writable: sys::may_write(path) && sys::may_write(&path.join("cgroup.procs")),

@@ -40,7 +40,7 @@ impl Wrapper {
     pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
 
     fn insists_on_cgroup(&self) -> bool {
-        self.require == Require::Cgroup || self.memory.is_some()
+        self.require == Require::Cgroup || !self.limits.is_none()
     }
 
     fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -139,13 +139,13 @@ fn exec(
     };
     let insists = wrapper.insists_on_cgroup();
     let limited;
-    let parent = match (wrapper.memory, cgroup::parent()) {
-        (Some(_), _) => {
-            limited = cgroup::parent_with_memory().map_err(no_limit)?;
+    let parent = match (wrapper.limits.is_none(), cgroup::parent()) {
+        (false, _) => {
+            limited = cgroup::parent_with(&wrapper.limits).map_err(no_limit)?;
             Ok(limited.as_path())
         }
-        (None, Err(error)) if insists => return Err(no_cgroup(error)),
-        (None, parent) => parent.map_err(|error| error.to_string()),
+        (true, Err(error)) if insists => return Err(no_cgroup(error)),
+        (true, parent) => parent.map_err(|error| error.to_string()),
     };
     match start(parent).exec() {
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -172,7 +172,7 @@ fn exec(
     .map_err(|error| WrapError {
         is_unavailable: error.is_unavailable
             && wrapper.require <= Require::Group
-            && wrapper.memory.is_none()
+            && wrapper.limits.is_none()
             && !wrapper.hardened
             && wrapper.report.is_none(),
         ..error
@@ -213,7 +213,7 @@ fn no_cgroup(error: io::Error) -> WrapError {
 }
 
 fn no_limit(error: io::Error) -> WrapError {
-    LaunchErrorKind::backend("the server's memory cannot be limited", error).into()
+    LaunchErrorKind::backend("the server cannot be limited", error).into()
 }
 
 struct Start<'a> {
@@ -255,7 +255,7 @@ impl Start<'_> {
             grace: self.wrapper.grace,
             record: Record {
                 is_alone: true,
-                has_memory_limit: self.wrapper.memory.is_some(),
+                has_memory_limit: self.wrapper.limits.memory.is_some(),
                 ledger: ledger.as_ref().map(|ledger| {
                     let (directory, name) = ledger.place();
                     (ledger.file(), directory, name.as_c_str())
@@ -369,8 +369,8 @@ impl Start<'_> {
             Err(why) => return Ok(Err(why.clone())),
         };
         let made = Leaf::create(parent, self.server.identity);
-        if let (Ok(leaf), Some(memory)) = (&made, self.wrapper.memory) {
-            leaf.limit(memory).map_err(no_limit)?;
+        if let Ok(leaf) = &made {
+            leaf.limit(&self.wrapper.limits).map_err(no_limit)?;
         }
         match made {
             Err(error) if insists => Err(no_cgroup(error)),

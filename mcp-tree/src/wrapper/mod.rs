@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
+use crate::Limits;
 use crate::command::Command;
 use crate::direct::{self, Start};
 use crate::identity::Cookie;
@@ -56,10 +57,10 @@ pub struct Wrapper {
     pub grace: Duration,
     /// The least containment that the server must have. [`Require::Nothing`] by default.
     pub require: Require,
-    /// The memory of the server and all its descendants, in bytes; no limit by default. If they
-    /// need more, the kernel ends all of them, and the shim reports it. Where the limit cannot be
+    /// Limits on what the server and its descendants use together; none by default. If they need
+    /// more memory, the kernel ends all of them, and the shim reports it. Where a limit cannot be
     /// set, no server is started.
-    pub memory: Option<u64>,
+    pub limits: Limits,
     /// Set if the server cannot signal or trace what holds it and this process's host, nor leave
     /// its cgroup. `false` by default. Where the kernel cannot, no server is started.
     pub hardened: bool,
@@ -157,7 +158,7 @@ impl Wrapper {
             label: None,
             grace: Duration::from_secs(2),
             require: Require::Nothing,
-            memory: None,
+            limits: Limits::default(),
             hardened: false,
             mark: true,
             env: Vec::new(),

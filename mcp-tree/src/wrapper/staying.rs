@@ -30,8 +30,8 @@ pub(super) fn check(wrapper: &Wrapper) -> Result<(), LaunchErrorKind> {
     if !wrapper.keep.is_empty() && wrapper.require == Require::PidNamespace {
         return refused("nobody leaves a PID namespace of the server's own, which ends with it");
     }
-    if !wrapper.keep.is_empty() && wrapper.memory.is_some() {
-        return refused("there is no place for them beside a cgroup with a limit of memory");
+    if !wrapper.keep.is_empty() && !wrapper.limits.is_none() {
+        return refused("there is no place for them beside a cgroup with a limit");
     }
     let words = std::iter::once(&wrapper.program).chain(&wrapper.args);
     let words: Vec<&[u8]> = words.map(|word| word.as_bytes()).collect();
@@ -117,7 +117,7 @@ mod tests {
         boxed.require = Require::PidNamespace;
         assert!(check(&boxed).is_err());
         boxed.require = Require::Nothing;
-        boxed.memory = Some(1 << 30);
+        boxed.limits.memory = Some(1 << 30);
         assert!(check(&boxed).is_err());
     }
 }

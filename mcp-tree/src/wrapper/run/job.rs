@@ -49,7 +49,7 @@ impl Held {
         };
         let command = wrapper.command(None)?;
         let log = wrapper.open_log().map_err(no_log)?;
-        let job = Job::new(wrapper.memory).map_err(failed("a job object was refused"))?;
+        let job = Job::new(wrapper.limits.memory).map_err(failed("a job object was refused"))?;
         let (tell, events) = mpsc::channel();
         let look = tell.clone();
         let heard = Heard::of(&job, move || drop(look.send(None)));
