@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// Take PATH from the user's login shell, to find PROGRAM and for the server; useful if the host is started from a desktop
     #[arg(long, value_name = "WHOSE")]
     pub(crate) path: Option<PathOf>,
-    /// Append the server's standard error to this file instead of sending it to the host
+    /// Append the server's standard error to this file instead of sending it to the host. A file of more than 10 MiB is first renamed to FILE.1
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// Append a line of JSON to this file, or to the open descriptor of this number, when the server has started, and another one

@@ -128,6 +128,25 @@ fn the_log_gets_standard_error_at_its_end_and_the_host_none() {
 }
 
 #[test]
+fn a_long_log_is_moved_aside_before_the_start() {
+    let alive = Alive::new();
+    let log = alive.file("server.log");
+    let long = vec![b'x'; (10 << 20) + 1];
+    for (before, after) in [(&long[1..], false), (&long, true)] {
+        fs::write(&log, before).unwrap();
+        let words = ["--log", log.to_str().unwrap(), "sh", "-c", "echo new >&2"];
+        assert_eq!(ended(&mut wrapped(&words)), (Some(0), String::new()));
+        let aside = fs::read(alive.file("server.log.1"));
+        let expected = match after {
+            true => b"new\n".to_vec(),
+            false => [before, b"new\n"].concat(),
+        };
+        assert!(fs::read(&log).unwrap() == expected);
+        assert_eq!(aside.ok().map(|it| it == long), after.then_some(true));
+    }
+}
+
+#[test]
 fn a_log_that_cannot_be_one_is_refused_and_waits_for_nobody() {
     let alive = Alive::new();
     symlink(alive.file("missing/file"), alive.file("dangling")).unwrap();

@@ -11,7 +11,7 @@ mod staying;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _};
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
@@ -30,6 +30,9 @@ use crate::command::Command;
 use crate::direct::{self, Start};
 use crate::identity::Cookie;
 
+/// The size in bytes of a log that is moved aside.
+const LONG_LOG: u64 = 10 << 20;
+
 /// A server that is to be started with this process's own standard streams.
 ///
 /// On Linux, `exec` starts it under a guardian and *becomes* its shim: the same process, executing
@@ -46,7 +49,7 @@ pub struct Wrapper {
     /// [`login_path`](crate::login_path).
     pub path: Option<OsString>,
     /// The file that its standard error is appended to, created for this user alone; by default
-    /// this process's own standard error.
+    /// this process's own standard error. One of more than 10 MiB is first renamed to `FILE.1`.
     pub log: Option<PathBuf>,
     /// A display name for the server, shown by `ps` and used for nothing else; `None` for no name.
     pub name: Option<OsString>,
@@ -189,11 +192,17 @@ impl Wrapper {
         start
     }
 
-    /// Opens the log. Only a file is accepted.
+    /// Opens the log. Only a file is accepted; a long one is moved aside, if that is possible.
     fn open_log(&self) -> io::Result<Option<File>> {
         let Some(path) = &self.log else {
             return Ok(None);
         };
+        let is_long = |it: fs::Metadata| it.is_file() && it.len() > LONG_LOG;
+        if fs::symlink_metadata(path).is_ok_and(is_long) {
+            let mut aside = path.clone().into_os_string();
+            aside.push(".1");
+            let _ = fs::rename(path, aside);
+        }
         let mut options = OpenOptions::new();
         options.append(true).create(true);
         // A report begins to read at its end.
