@@ -164,10 +164,16 @@ impl Engine {
 
     pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
         let socket = self.socket_file();
-        match self.inspect(id).await {
-            Ok(answer) => Ok(state_of(answer)),
-            Err(EngineError::Absent(_)) => self.is_same(socket).await.map(|()| State::Absent),
-            Err(error) => Err(error),
+        let mut is_certain = socket.is_some();
+        loop {
+            match self.inspect(id).await {
+                Err(EngineError::Absent(_)) => self.is_same(socket).await?,
+                answer => return answer.map(state_of),
+            }
+            if is_certain {
+                return Ok(State::Absent);
+            }
+            is_certain = true;
         }
     }
 
@@ -181,6 +187,9 @@ impl Engine {
         let docker = self.docker(ANSWER_LIMIT).await?;
         let list = || docker.list_containers(Some(options.clone()));
         let socket = self.socket_file();
+        if socket.is_none() {
+            self.is_same(socket).await?;
+        }
         let list = self.ask(ANSWER_LIMIT, list).await?;
         // Absence from another engine's list proves nothing.
         self.is_same(socket).await?;
