@@ -6,7 +6,7 @@ use rmcp::ServiceError;
 use thiserror::Error;
 
 use crate::launch::remnant::list;
-use crate::launch::{ErrorChain, ExitStatus, LaunchError, LaunchErrorKind, Remnant};
+use crate::launch::{ErrorChain, ExitStatus, LaunchError, Remnant};
 use crate::terminate::{EndReason, TerminationOutcome};
 
 /// The failure of a call.
@@ -153,14 +153,6 @@ impl StartError {
     /// Returns the kind of failure.
     pub fn kind(&self) -> &StartErrorKind {
         &self.0.1
-    }
-
-    /// Returns the launcher's classification of a failed launch.
-    pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
-        match self.kind() {
-            StartErrorKind::Launch(error) => Some(error.kind()),
-            _ => None,
-        }
     }
 
     /// Returns the server, the step that failed, and the result of the cleanup.

@@ -15,6 +15,13 @@ async fn refuse(spec: ServerSpec) -> StartError {
         .unwrap_err()
 }
 
+fn why_not_launched(error: &StartError) -> Option<&LaunchErrorKind> {
+    match error.kind() {
+        StartErrorKind::Launch(error) => Some(error.kind()),
+        _ => None,
+    }
+}
+
 /// The time that a server has which never answers: far more than a launch and a refusal take.
 const STARTUP: Duration = Duration::from_secs(6);
 
@@ -65,7 +72,7 @@ fn commands_that_cannot_be_executed() {
         for (program, expected, word) in cases {
             let spec = ServerSpec::builder("bad", program).build().unwrap();
             let error = refuse(spec).await;
-            assert!(error.launch_error().is_some_and(expected), "{error:?}");
+            assert!(why_not_launched(&error).is_some_and(expected), "{error:?}");
             assert!(chain(&error).contains(word), "{}", chain(&error));
             assert!(error.context().cleanup.is_none());
         }
@@ -78,7 +85,7 @@ fn a_working_directory_that_is_none() {
         for dir in ["/no/such/dir", "/etc/passwd"] {
             let spec = ServerSpec::builder("bad", "true").cwd(dir).build().unwrap();
             let error = refuse(spec).await;
-            let kind = error.launch_error();
+            let kind = why_not_launched(&error);
             assert!(
                 matches!(kind, Some(LaunchErrorKind::WorkingDirectory { .. })),
                 "{error:?}"
