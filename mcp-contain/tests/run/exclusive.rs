@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use crate::host::{Alive, Server, Streams, wrapped};
 use crate::levels::guardian;
@@ -10,6 +11,13 @@ use crate::levels::guardian;
 /// Notes if the server that ran before lives, and then takes its place for good.
 const STAYS: &str = "if [ -s pid ] && grep -q . /proc/$(cat pid)/cmdline; then echo both >>both; fi
 echo $$ >pid; trap '' TERM; printf . >&9; while :; do read never <&8; done";
+
+/// Kills a wrapper, and waits for its end, which the order is not. It is not reaped.
+fn killed(wrapper: &Server) {
+    wrapper.signal(Signal::SIGKILL);
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(wrapper.pid()), ended).unwrap();
+}
 
 struct Place {
     alive: Alive,
@@ -58,7 +66,7 @@ fn a_start_waits_for_a_predecessor_whose_wrapper_was_killed() {
         let mut place = Place::new(options);
         let first = place.start();
         let its_guardian = guardian(&first);
-        first.signal(Signal::SIGKILL);
+        killed(&first);
         let second = place.start();
         assert_eq!(place.were_both(), both, "{options:?}");
         if both {
@@ -93,7 +101,7 @@ fn a_start_ends_what_is_left_of_a_predecessor_without_a_guardian() {
     let mut place = Place::new(&["--exclusive"]);
     let first = place.start();
     let guardian = guardian(&first);
-    first.signal(Signal::SIGKILL);
+    killed(&first);
     kill(guardian, Signal::SIGKILL).unwrap();
     let second = place.start();
     assert!(!place.were_both());
@@ -107,7 +115,7 @@ fn a_server_that_is_in_use_is_neither_waited_for_nor_touched() {
     let second = place.start();
     assert!(place.were_both());
     assert!(first.child.try_wait().unwrap().is_none());
-    first.signal(Signal::SIGKILL);
+    killed(&first);
     drop(first.ended());
     place.end(second);
 }
