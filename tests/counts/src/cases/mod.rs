@@ -7,6 +7,7 @@ mod plain;
 mod theirs;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use rmcp::model::CallToolRequestParams;
@@ -200,3 +201,10 @@ pub(crate) async fn take(name: &str, how: How, turns: usize, meter: &mut Meter) 
 
 /// Turns that are not counted come first: tables grow, and what is found out once is found out.
 const WARM_UP: usize = 8;
+
+/// Waits until what other threads still do for `path` is over: it would be counted with what comes next.
+async fn settled<T>(path: impl Future<Output = T>) -> T {
+    let done = path.await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    done
+}

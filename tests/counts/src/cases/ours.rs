@@ -8,7 +8,7 @@ use mcp_lifecycle_core::client::{LifecycleClient, ProtocolPreference, ServerConf
 use mcp_lifecycle_core::fleet::ServerPool;
 use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
-use super::{SERVER, WARM_UP, params, program};
+use super::{SERVER, WARM_UP, params, program, settled};
 use crate::meter::Meter;
 
 pub(super) fn config(launcher: &Arc<dyn ServerLauncher>) -> ServerConfig {
@@ -77,9 +77,9 @@ pub(super) async fn starts(local: LocalLauncher, turns: usize, meter: &mut Meter
     }
     meter.first();
     for _ in 0..turns {
-        let client = meter.turn(start(&launcher)).await;
+        let client = meter.turn(settled(start(&launcher))).await;
         held = mechanism(&client);
-        client.shutdown().await.unwrap();
+        settled(client.shutdown()).await.unwrap();
     }
     meter.last();
     held

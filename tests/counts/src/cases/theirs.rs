@@ -4,7 +4,7 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::TokioChildProcess;
 
-use super::{SERVER, WARM_UP, params, program};
+use super::{SERVER, WARM_UP, params, program, settled};
 use crate::meter::Meter;
 
 type Running = RunningService<RoleClient, ()>;
@@ -43,8 +43,8 @@ pub(super) async fn starts(turns: usize, meter: &mut Meter) -> String {
     }
     meter.first();
     for _ in 0..turns {
-        let running = meter.turn(start()).await;
-        running.cancel().await.unwrap();
+        let running = meter.turn(settled(start())).await;
+        settled(running.cancel()).await.unwrap();
     }
     meter.last();
     String::new()
