@@ -18,7 +18,8 @@
 //!    └──── pause over ──── Waiting ◀── ended by itself, again ─┘
 //! ```
 //!
-//! A server without a proven end has no successor: the relay exits.
+//! A restart is an end as that of an unused server, with a successor at once. A server without a
+//! proven end has no successor: the relay exits.
 
 mod cache;
 mod decision;

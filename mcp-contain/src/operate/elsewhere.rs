@@ -12,6 +12,8 @@ pub(crate) enum Verb {
     Ps(Words),
     /// End one server: on Linux only
     Stop(Words),
+    /// Replace one server: on Linux only
+    Restart(Words),
     /// End servers that were left behind by a program that is gone: on Linux only
     Reap(Words),
     /// Show how servers ended so far: on Linux only

@@ -24,6 +24,8 @@ pub(crate) enum Verb {
     Ps(ps::Options),
     /// End one server, and prove that nothing of it is left
     Stop(stop::Options),
+    /// End one server that runs with --restart or --lazy, and have another one started in its place, for the same session
+    Restart(stop::Options),
     /// End servers that were left behind by a program that is gone
     Reap(reap::Options),
     /// Show how servers ended so far: by themselves, when asked, or killed
@@ -37,7 +39,8 @@ pub(crate) enum Verb {
 pub(crate) fn run(verb: &Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Ps(options) => ps::run(options),
-        Verb::Stop(options) => stop::run(options),
+        Verb::Stop(options) => stop::run(options, false),
+        Verb::Restart(options) => stop::run(options, true),
         Verb::Reap(options) => reap::run(options),
         Verb::Stats(options) => stats::run(options),
         Verb::Doctor(options) => doctor::run(options),

@@ -1,6 +1,8 @@
-//! `stop`: the termination ladder by hand, with its proof.
+//! `stop`: the termination ladder by hand, with its proof; and `restart`, where a relay starts the
+//! successor.
 
 mod containers;
+mod relay;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use crate::show::{out, units};
 pub(crate) struct Options {
     /// The server's name, one of its pids, or its ID, as `ps` shows them, tried in this order
     server: String,
-    /// End all servers of this name
+    /// All servers of this name
     #[arg(long)]
     all: bool,
     /// Time between SIGTERM and SIGKILL
@@ -29,20 +31,28 @@ pub(crate) struct Options {
 }
 
 /// Ends it. The exit code is 0 with the proof that nothing is left, and 1 without.
-pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure> {
     let servers = ps::look()?.servers;
     let meant = find(&servers, options)?;
+    let relays = meant.iter().map(|it| restarts.then(|| relay::of(it)));
+    let relays: Vec<_> = relays.map(Option::transpose).collect::<Result<_, _>>()?;
     let mut is_proven = true;
     let mut said = Vec::new();
-    for server in meant {
+    for (server, relay) in meant.into_iter().zip(&relays) {
         let name = ps::name_of(server);
         let before = containers::hold(server);
+        relay.as_ref().map(relay::restart).transpose()?;
         let mut report = match inventory::stop(server, options.grace) {
             Ok(report) => report,
             Err(error) => {
                 is_proven = false;
                 said.push(json!({"id": server.id, "name": name, "error": error.to_string()}));
-                Failure::plain(format_args!("{name} was not ended: {error}")).say();
+                let what = if restarts {
+                    "is restarted, without a proof"
+                } else {
+                    "was not ended"
+                };
+                Failure::plain(format_args!("{name} {what}: {error}")).say();
                 continue;
             }
         };
@@ -67,6 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 "processes were asked to end",
             );
             let end = match report.is_gone() {
+                true if restarts => "nothing of it is left: another one is started".to_owned(),
                 true => "nothing of it is left".to_owned(),
                 false if left.is_empty() => {
                     let why = report.unknown.as_deref().unwrap_or_default();
@@ -85,7 +96,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
     }
     if options.json {
-        out::json(&json!({"schema": "mcp-contain/stop/1", "servers": said}));
+        let schema = if restarts {
+            "mcp-contain/restart/1"
+        } else {
+            "mcp-contain/stop/1"
+        };
+        out::json(&json!({"schema": schema, "servers": said}));
     }
     Ok(ExitCode::from(u8::from(!is_proven)))
 }

@@ -18,6 +18,7 @@ mod long;
 mod orphans;
 mod random;
 mod real;
+mod restart;
 mod session;
 mod shim;
 mod signals;

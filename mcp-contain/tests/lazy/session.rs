@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// The wrapper in this home; no search for orphans of another test finds its servers.
-    fn wrapped(&self, words: &[&str]) -> Command {
+    pub(crate) fn wrapped(&self, words: &[&str]) -> Command {
         let mut command = wrapped(words);
         command.env("HOME", self.alive.file(""));
         command.env("MCP_LIFECYCLE_STATE_DIR", self.alive.file("state"));

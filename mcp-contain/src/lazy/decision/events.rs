@@ -32,6 +32,8 @@ pub(in crate::lazy) enum Event<'a> {
     /// The server has exited; whether anything of it is left is found out next.
     Exited,
     Time,
+    /// A request to restart the server.
+    Restart,
     HostClosed,
     /// A signal to end, which the server receives as well.
     Leave,

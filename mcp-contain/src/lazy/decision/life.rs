@@ -109,6 +109,7 @@ impl Relay {
 
     pub(super) fn gone(&mut self, how: &str) {
         let phase = std::mem::replace(&mut self.phase, Phase::Asleep);
+        let starts_again = std::mem::take(&mut self.starts_again);
         self.is_closed = false;
         self.cut = None;
         self.deaf = None;
@@ -149,7 +150,10 @@ impl Relay {
                 return;
             }
         }
-        self.wake();
+        match starts_again {
+            true => self.start(),
+            false => self.wake(),
+        }
     }
 
     pub(super) fn lost(&mut self, how: &str) {
@@ -173,7 +177,7 @@ impl Relay {
         }
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         if !self.held.is_empty() {
             self.start();
         }
@@ -243,7 +247,7 @@ impl Relay {
         }
     }
 
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.cut = Some(self.grace_end());
             self.todo.push(Action::Close);
@@ -257,7 +261,7 @@ impl Relay {
     }
 
     /// Answers all requests in flight with an error, and drops the queued lines.
-    fn refuse(&mut self, why: &str) {
+    pub(super) fn refuse(&mut self, why: &str) {
         self.held.clear();
         self.holds_handshake = false;
         let refused = self.flight.drain();

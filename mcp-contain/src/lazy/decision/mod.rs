@@ -4,6 +4,7 @@ pub(super) mod events;
 mod flight;
 mod host;
 mod life;
+mod restart;
 mod server;
 
 #[cfg(test)]
@@ -57,6 +58,8 @@ pub(super) struct Relay {
     /// It has closed its input: the time by which it should have exited.
     deaf: Option<Duration>,
     is_leaving: bool,
+    /// The successor of the ending server is started without a request.
+    starts_again: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +71,8 @@ enum Phase {
     /// It was sent a handshake without an answer yet.
     Starting,
     Running,
-    /// Its input was closed because it is idle.
+    /// Its input was closed because it is idle, or to be restarted. No request that it was sent is
+    /// in flight.
     Ending,
     /// Its input was closed because it is unusable.
     Failing,
@@ -124,6 +128,7 @@ impl Relay {
             Event::InputClosed => self.input_closed(),
             Event::Exited => self.deaf = None,
             Event::Time => self.time(),
+            Event::Restart => self.restart("the server is restarted before it answered"),
             Event::HostClosed => self.host_closed(),
             Event::Leave => self.leave(),
             Event::Gone(how) => self.gone(how),

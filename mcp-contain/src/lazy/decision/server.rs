@@ -33,6 +33,9 @@ impl Relay {
     }
 
     fn response(&mut self, response: Response) {
+        if self.phase == Phase::Ending {
+            return;
+        }
         self.todo.push(Action::Pass);
         let Some(pending) = self.flight.end(&response.id) else {
             return;

@@ -5,6 +5,7 @@ mod ends;
 mod flight;
 mod orders;
 mod random;
+mod restart;
 
 use std::time::Duration;
 

@@ -16,8 +16,10 @@ use crate::lazy::decision::events::Event;
 const LADDER: Duration = Duration::from_secs(3);
 
 pub(crate) fn signals() -> SigSet {
-    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-    SigSet::from_iter([SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
+    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2};
+    SigSet::from_iter([
+        SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGURG, SIGUSR1, SIGUSR2,
+    ])
 }
 
 /// A peer that has shut down its writing side; `nix` lacks this flag.
@@ -188,6 +190,7 @@ impl Edge {
                         server.signal(signal);
                     }
                 }
+                Signal::SIGURG => self.decide(Event::Restart),
                 _ => self.asked_to_end(signal),
             }
         }

@@ -22,6 +22,7 @@ pub(super) enum Step {
     Respond(usize),
     Log,
     Crash,
+    Restart,
     Wait(u64),
     /// A server whose input was closed ends.
     Leave,
@@ -41,6 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (0_usize..3).prop_map(Step::Respond),
         1 => Just(Step::Log),
         1 => Just(Step::Crash),
+        1 => Just(Step::Restart),
         4 => (1_u64..700).prop_map(Step::Wait),
         4 => Just(Step::Leave),
     ];
@@ -66,6 +68,8 @@ pub(super) struct World {
     asked: BTreeSet<u64>,
     to_answer: Vec<(u64, u32)>,
     generation: u32,
+    /// A restart is carried out.
+    restarts: bool,
     cache: Option<Answer>,
 }
 
@@ -85,6 +89,7 @@ impl World {
             asked: BTreeSet::new(),
             to_answer: Vec::new(),
             generation: 0,
+            restarts: false,
             cache: is_cached.then(|| known(7)),
         }
     }
@@ -133,17 +138,16 @@ impl World {
                     self.generation += 1;
                 }
                 Action::Close => {
-                    let working: Vec<_> = self
-                        .has
-                        .iter()
-                        .filter(|it| !self.cancelled.contains(it))
-                        .collect();
+                    let working = self.has.iter().filter(|it| !self.cancelled.contains(it));
+                    let working: Vec<_> = working.collect();
+                    let is_unused = working.is_empty() && self.open.is_empty();
+                    let is_unused = is_unused && self.asked.is_empty();
                     assert!(
-                        working.is_empty() && self.open.is_empty(),
-                        "{working:?} {:?}",
-                        self.open
+                        is_unused || self.restarts,
+                        "{working:?} {:?} {:?}",
+                        self.open,
+                        self.asked
                     );
-                    assert!(self.asked.is_empty(), "{:?}", self.asked);
                     self.server = Some(true);
                 }
                 Action::CloseNow => assert_eq!(self.server, Some(true)),
@@ -170,6 +174,14 @@ impl World {
             request(number, method, cached),
         );
         self.act(todo, line.as_bytes(), None);
+    }
+
+    /// Ends also what is in use. The server answers as long as it lives, also what was refused.
+    fn restart(&mut self) {
+        self.restarts = true;
+        let todo = self.relay.on(secs(self.now), Event::Restart);
+        self.act(todo, b"", None);
+        self.restarts = false;
     }
 
     fn gone(&mut self) {
@@ -209,7 +221,7 @@ impl World {
         }
         if let Some(is_closed) = self.server {
             all.extend((0..self.has.len()).map(Step::Reply));
-            all.extend([Step::Log, Step::Crash]);
+            all.extend([Step::Log, Step::Crash, Step::Restart]);
             all.push(match is_closed {
                 true => Step::Leave,
                 false => Step::Ask,
@@ -273,6 +285,7 @@ impl World {
                 let todo = self.relay.on_server(secs(self.now), FromServer::Other);
                 assert_eq!(todo, [Action::Pass]);
             }
+            Step::Restart => self.restart(),
             Step::Crash if self.server.is_some() => self.gone(),
             Step::Leave if self.server == Some(true) => self.gone(),
             Step::Wait(seconds) => {
