@@ -31,6 +31,8 @@ mod doctor;
 mod engine;
 #[path = "operate/foreign.rs"]
 mod foreign;
+#[path = "operate/logs.rs"]
+mod logs;
 #[path = "operate/meant.rs"]
 mod meant;
 #[path = "operate/reap.rs"]
@@ -117,19 +119,22 @@ impl Place {
     ) -> (Child, BufReader<ChildStdout>) {
         let mut command = self.command(&self.program);
         change(&mut command);
-        let command = command
-            .args(options)
-            .arg(self.script())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        let command = command.args(options).arg(self.script());
+        let (child, stdout) = started(command);
         becomes_the_shim(&child);
         (child, stdout)
     }
+}
+
+/// Starts a command as a host does, and waits until its server runs.
+fn started(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (child, stdout)
 }
 
 /// Waits for that: the program runs a moment before.

@@ -14,6 +14,8 @@ pub(crate) enum Verb {
     Stop(Words),
     /// Replace one server: on Linux only
     Restart(Words),
+    /// Print the log of one server: on Linux only
+    Logs(Words),
     /// End servers that were left behind by a program that is gone: on Linux only
     Reap(Words),
     /// Show how servers ended so far: on Linux only

@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod foreign;
 mod left;
+mod logs;
 mod ps;
 mod reap;
 mod stats;
@@ -26,6 +27,8 @@ pub(crate) enum Verb {
     Stop(stop::Options),
     /// End one server that runs with --restart or --lazy, and have another one started in its place, for the same session
     Restart(stop::Options),
+    /// Print what --log has kept of a running server's standard error
+    Logs(logs::Options),
     /// End servers that were left behind by a program that is gone
     Reap(reap::Options),
     /// Show how servers ended so far: by themselves, when asked, or killed
@@ -41,6 +44,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode, Failure> {
         Verb::Ps(options) => ps::run(options),
         Verb::Stop(options) => stop::run(options, false),
         Verb::Restart(options) => stop::run(options, true),
+        Verb::Logs(options) => logs::run(options),
         Verb::Reap(options) => reap::run(options),
         Verb::Stats(options) => stats::run(options),
         Verb::Doctor(options) => doctor::run(options),

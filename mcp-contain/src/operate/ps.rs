@@ -159,6 +159,7 @@ pub(crate) fn server_as_json(server: &KnownServer) -> Value {
                 _ => "unknown",
             },
         },
+        "log": server.log,
         "leader": server.leader,
         "guardian": server.guardian,
         "cgroup": server.in_cgroup,

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 /// Ends it. The exit code is 0 with the proof that nothing is left, and 1 without.
 pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure> {
     let servers = ps::look()?.servers;
-    let meant = find(&servers, options)?;
+    let meant = find(&servers, &options.server, options.all)?;
     let relays = meant.iter().map(|it| restarts.then(|| relay::of(it)));
     let relays: Vec<_> = relays.map(Option::transpose).collect::<Result<_, _>>()?;
     let mut is_proven = true;
@@ -106,11 +106,11 @@ pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure
     Ok(ExitCode::from(u8::from(!is_proven)))
 }
 
-fn find<'a>(
+pub(super) fn find<'a>(
     servers: &'a [KnownServer],
-    options: &Options,
+    wanted: &str,
+    all: bool,
 ) -> Result<Vec<&'a KnownServer>, Failure> {
-    let wanted = &options.server;
     let called = servers.iter().map(|server| Called {
         name: ps::name_of(server),
         id: &server.id,
@@ -124,7 +124,7 @@ fn find<'a>(
     };
     let meant: Vec<_> = those.iter().filter_map(|at| servers.get(*at)).collect();
     let number = meant.len();
-    if number == 1 || (by == By::Name && options.all) {
+    if number == 1 || (by == By::Name && all) {
         return Ok(meant);
     }
     let ids: Vec<_> = meant.iter().map(|server| &*server.id).collect();

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::image::exec_path;
@@ -32,7 +33,9 @@ pub struct Shim<'a> {
     pub sigkill_as_code: bool,
     /// The display name of the server, which `ps` shows after the shim's own arguments.
     pub name: CString,
-    /// Words that `ps` shows after the name.
+    /// The file that its standard error goes to, which `logs` shows.
+    pub log: Option<CString>,
+    /// Words that `ps` shows after the others.
     pub argv: &'a [CString],
 }
 
@@ -42,6 +45,9 @@ const COMPANION: usize = 7;
 
 const NAME: usize = 9;
 
+/// The prefix of the word with the log.
+const LOG: &str = "log=";
+
 /// The placeholder for a missing name or descriptor.
 pub const NAMELESS: &str = "-";
 
@@ -49,6 +55,13 @@ pub const NAMELESS: &str = "-";
 pub fn name_in(words: &[String]) -> Option<String> {
     let (role, name) = (words.get(1)?, words.get(NAME)?);
     (role == "shim" && name != NAMELESS).then(|| name.clone())
+}
+
+/// Returns the log of the server of a shim with these arguments.
+pub fn log_in(words: &[String]) -> Option<PathBuf> {
+    let is_shim = words.get(1)? == "shim";
+    let log = words.get(NAME + 2)?.strip_prefix(LOG);
+    log.filter(|_| is_shim).map(PathBuf::from)
 }
 
 /// Returns whether a shim with these arguments may wait for a companion: also if its arguments are
@@ -92,8 +105,14 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         time(shim.straggler_grace),
     ];
     const { assert!(NAME == 9 && COMPANION == 7) };
+    let log = shim
+        .log
+        .as_ref()
+        .map(|log| [LOG.as_bytes(), log.to_bytes()].concat());
+    let log = log.map(CString::new).transpose()?;
     let argv: Vec<&CStr> = parameters
         .iter()
+        .chain(&log)
         .chain(shim.argv)
         .map(CString::as_c_str)
         .collect();
@@ -110,6 +129,20 @@ mod tests {
         let words = "mcp-contain shim 9 4 8 2000 1335 - 0 memory ./server -v";
         let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
         assert_eq!(name_in(&words).as_deref(), Some("memory"));
+    }
+
+    #[test]
+    fn a_log_is_a_word_between_the_times_and_the_program() {
+        let log = |text: &str| {
+            let words: Vec<_> = text.split(' ').map(str::to_owned).collect();
+            log_in(&words)
+        };
+        let words = "mcp-contain shim 9 4 8 2000 1335 - 0 memory 50 log=/tmp/a=b ./server";
+        assert_eq!(log(words), Some("/tmp/a=b".into()));
+        assert_eq!(log(&words.replace("log=/tmp/a=b ", "")), None);
+        assert_eq!(log(&words.replace("shim", "guardian")), None);
+        let older = "mcp-contain shim 9 4 8 2000 1335 - 0 memory 50";
+        assert_eq!(log(older), None);
     }
 
     #[test]

@@ -75,17 +75,18 @@ pub fn inventory() -> io::Result<Inventory> {
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);
             let is_wrapper = processes::try_is_guardian(host.pid);
-            let (name, has_companion) = match &is_wrapper {
-                Ok(true) => {
-                    let words = command_line(host.pid, host.start_time).unwrap_or_default();
-                    (shim::name_in(&words), shim::may_have_companion(&words))
-                }
-                Ok(false) => (None, false),
-                Err(_) => (None, true),
+            let words = match is_wrapper {
+                Ok(true) => command_line(host.pid, host.start_time).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            let has_companion = match is_wrapper {
+                Ok(is_wrapper) => is_wrapper && shim::may_have_companion(&words),
+                Err(_) => true,
             };
             // If it ended meanwhile, what was read of it proves nothing.
             if living_host(server).is_some() {
-                server.name = name;
+                server.name = shim::name_in(&words);
+                server.log = shim::log_in(&words);
                 server.host.is_wrapper = is_wrapper.unwrap_or(false);
                 server.host.has_companion = has_companion;
                 server.host.parent = parent.map(|parent| (parent.pid, parent.name));
@@ -140,6 +141,7 @@ fn unrecorded(cookie: Cookie, state: HostState) -> KnownServer {
     KnownServer {
         id: format!("{:016x}", cookie.serial()),
         name: None,
+        log: None,
         host: KnownHost {
             pid: cookie.host().pid(),
             name: None,

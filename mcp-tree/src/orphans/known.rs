@@ -1,6 +1,7 @@
 //! Lists this user's running servers and those left by dead hosts, and stops them. A server is known
 //! by the ledger of its host and by the identity in its environment, never by a name.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use super::{
@@ -27,6 +28,8 @@ pub struct KnownServer {
     pub id: String,
     /// The display name, while its wrapper lives: arbitrary bytes.
     pub name: Option<String>,
+    /// The file that its standard error is appended to, while its wrapper lives.
+    pub log: Option<PathBuf>,
     pub host: KnownHost,
     /// Its main process, as its host has recorded it.
     pub leader: Option<u32>,
@@ -36,7 +39,7 @@ pub struct KnownServer {
     /// All its processes, oldest first, without the guardian.
     pub processes: Vec<KnownProcess>,
     pub(crate) cookie: Cookie,
-    pub(crate) leaf: Option<std::path::PathBuf>,
+    pub(crate) leaf: Option<PathBuf>,
     /// Its own process on record, by number and start time.
     pub(crate) recorded: Option<(u32, u64)>,
     /// Why its cgroup is not found.

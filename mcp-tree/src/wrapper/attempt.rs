@@ -317,6 +317,8 @@ impl Start<'_> {
             .name
             .as_deref()
             .unwrap_or(OsStr::new(shim::NAMELESS));
+        let log = self.wrapper.log.as_deref().map(std::path::absolute);
+        let log = log.and_then(|log| c_string(log.ok()?.as_os_str()).ok());
         let failed = shim::exec(&Shim {
             name: c_string(name)?,
             guardian: &guardian,
@@ -331,6 +333,7 @@ impl Start<'_> {
             grace: self.wrapper.grace,
             straggler_grace: TerminationPolicy::default().straggler_grace,
             sigkill_as_code: self.wrapper.sigkill_as_code,
+            log,
             argv: &prepared.argv,
         });
         let error = match failed {
