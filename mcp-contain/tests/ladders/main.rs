@@ -5,6 +5,7 @@
 
 mod clients;
 mod hosts;
+mod peers;
 mod sandboxes;
 mod servers;
 
@@ -36,6 +37,10 @@ fn main() -> ExitCode {
     match words.next() {
         Some(word) if word == "mcp-fixture" => mcp_lifecycle_conformance::fixture_main(),
         Some(word) if word == "host" => return be_host(words.collect()),
+        Some(word) if word == "peers" => {
+            peers::table().expect("each of them is installed");
+            return ExitCode::SUCCESS;
+        }
         _ => {}
     }
     let mut arguments = Arguments::from_args();
