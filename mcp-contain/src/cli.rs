@@ -32,6 +32,8 @@ struct Cli {
 pub(crate) enum Verb {
     /// Start PROGRAM; the word `run` may be left out
     Run(Options),
+    /// Start PROGRAM in the terminal, such as an agent, and end with it everything that it has started
+    Host(Options),
     /// Put mcp-contain in front of the servers in the configuration files of MCP hosts; --undo removes it
     Wrap(wrap::Options),
     #[command(flatten)]
@@ -64,7 +66,7 @@ pub(crate) fn program_at(words: &[String]) -> Option<usize> {
     let name = OsString::from("mcp-contain");
     let line = words.iter().map(OsString::from);
     match parse(std::iter::once(name).chain(line)) {
-        Ok(Verb::Run(run)) => words.len().checked_sub(run.command.len()),
+        Ok(Verb::Run(run) | Verb::Host(run)) => words.len().checked_sub(run.command.len()),
         _ => None,
     }
 }

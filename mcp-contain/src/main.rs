@@ -57,6 +57,7 @@ fn main() -> ExitCode {
             let meant = options.command.first().and_then(|it| cli::meant_verb(it));
             failure.with_hint(meant)
         }),
+        Verb::Host(options) => run::host(options),
         Verb::Wrap(options) => wrap::run(&options, cli::program_at),
         Verb::Operate(verb) => operate::run(&verb),
         Verb::Man(options) => manual::man(&options, cli::command()),

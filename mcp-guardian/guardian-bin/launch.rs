@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::control::Control;
 use crate::namespace::{self, Namespace};
 use crate::protocol::{
-    CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
+    CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_FOREGROUND, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
     FLAG_PID_NAMESPACE, GATE_FD, GO, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, PROGRAM_PARAM, REPORT_FD, RING_FD, RULES_FD, Stage,
     flag_of,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Params {
     pub(crate) rules: Option<Fd>,
     pub(crate) pid_namespace: bool,
     pub(crate) orphan: bool,
+    /// The server stays in the host's process group.
+    pub(crate) in_foreground: bool,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
     pub(crate) record: Record,
@@ -67,6 +69,7 @@ impl Params {
             keep: text(8)?,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             orphan: flags & FLAG_ORPHAN != 0,
+            in_foreground: flags & FLAG_FOREGROUND != 0,
             cgroup_procs: taken(CGROUP_PROCS_FD),
             cgroup_kill: taken(CGROUP_KILL_FD),
             record: Record {
@@ -154,7 +157,7 @@ pub(crate) fn launch(args: &Args, mut params: Params, control: &Control) -> Resu
     }
     let guardian = sys::getpid();
     let is_born = |pid| is_born(pid, &outcome, &children, host.as_ref(), control);
-    let (fork, is_inside) = fork(params.record.leaf.as_ref(), &report, is_born).map_err(failed(Stage::Fork))?;
+    let (fork, is_inside) = fork(&params, &report, is_born).map_err(failed(Stage::Fork))?;
     match fork {
         Fork::Child => {
             let joined = if is_inside { Ok(()) } else { join_cgroup(&params) };
@@ -170,8 +173,9 @@ pub(crate) fn launch(args: &Args, mut params: Params, control: &Control) -> Resu
 
 /// Creates the server's process, in its cgroup if that child `is_born`. In the child, the second
 /// value tells whether it is inside.
-fn fork(leaf: Option<&Fd>, report: &Fd, is_born: impl Fn(Pid) -> bool) -> sys::Result<(Fork, bool)> {
-    match leaf.map(sys::fork_into) {
+fn fork(params: &Params, report: &Fd, is_born: impl Fn(Pid) -> bool) -> sys::Result<(Fork, bool)> {
+    let leads = !params.in_foreground;
+    match params.record.leaf.as_ref().map(|leaf| sys::fork_into(leaf, leads)) {
         Some(Ok(Fork::Child)) => {
             if sys::write(report, &[ALIVE]) != Ok(1) {
                 // The guardian handles this exit like a kill at birth.
@@ -182,7 +186,8 @@ fn fork(leaf: Option<&Fd>, report: &Fd, is_born: impl Fn(Pid) -> bool) -> sys::R
         Some(Ok(Fork::Parent(pid))) if is_born(pid) => return Ok((Fork::Parent(pid), true)),
         Some(_) | None => {}
     }
-    sys::fork_leader().map(|fork| (fork, false))
+    let fork = if leads { sys::fork_leader() } else { sys::fork() };
+    fork.map(|fork| (fork, false))
 }
 
 /// Waits for the child's first report, an order, or the host's end. Returns `false` only if it was

@@ -77,7 +77,9 @@ fn main(args: sys::Args) -> ! {
         sys::exit(EXIT_USAGE)
     };
     close_inherited_but(protocol::FIRST_FREE_FD.cast_unsigned(), []);
-    sys::leave_terminal();
+    if !params.in_foreground {
+        sys::leave_terminal();
+    }
     if params.orphan {
         orphan::leave(control)
     }

@@ -28,6 +28,8 @@ struct Shim {
     /// Reports a SIGKILL of the server by exit code, so that the shim's own death by SIGKILL means
     /// that it was killed.
     sigkill_as_code: bool,
+    /// The server has the terminal, and its own copy of what is typed.
+    in_foreground: bool,
     ladder: Ladder,
 }
 
@@ -52,15 +54,17 @@ impl Shim {
         // A copy of the server's output would hide its end.
         drop(sys::inherited(1));
         let time = |index| Some(u64::from(number(index)?).saturating_mul(1_000_000));
+        let in_foreground = number(8).is_some_and(|flags| flags & 2 != 0);
         Some(Self {
             control: fd(0)?,
             host: fd(1),
             cgroup_kill: fd(2),
             companion: fd(3),
             guardian: Pid::new(number(6)?)?,
-            sigkill_as_code: number(8) == Some(1),
+            sigkill_as_code: number(8).is_some_and(|flags| flags & 1 != 0),
+            in_foreground,
             // A copy would hide that the server has closed it.
-            input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
+            input: sys::inherited(0).filter(|_| !in_foreground).and_then(|input| sys::end_of(&input).ok()),
             log: sys::inherited(2),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
             ladder: Ladder::new(time(5)?, time(10)?),
@@ -115,7 +119,7 @@ impl Shim {
                 signal => {
                     // Like standard signals, one without room merges with those in flight.
                     let _ = self.tell(Request::Signal(signal.number()));
-                    if signal == Signal::INT {
+                    if signal == Signal::INT && !self.in_foreground {
                         self.ladder.told(now);
                     }
                 }

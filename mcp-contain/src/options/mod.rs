@@ -69,6 +69,8 @@ pub(crate) struct Options {
     /// Run as the shim of a relay: relay nothing, query no PATH, and exit with 137 if the server died of SIGKILL
     #[arg(long, hide = true)]
     pub(crate) sigkill_as_code: bool,
+    #[arg(skip)]
+    pub(crate) in_foreground: bool,
     /// Start the server only when a request needs it: until then, a cache answers the handshake and the lists
     #[arg(long)]
     pub(crate) lazy: bool,

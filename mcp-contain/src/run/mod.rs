@@ -21,6 +21,23 @@ use crate::sys;
 #[cfg(target_os = "linux")]
 const PREDECESSOR_LIMIT: Duration = Duration::from_secs(30);
 
+/// Starts a program that has the terminal.
+pub(crate) fn host(options: Options) -> Result<ExitCode, Failure> {
+    let asked = [
+        (options.lazy, "--lazy"),
+        (options.restart, "--restart"),
+        (options.group, "--group"),
+        (options.require == Some(Level::Pidns), "--require pidns"),
+    ];
+    if let Some((_, what)) = asked.into_iter().find(|(is_asked, _)| *is_asked) {
+        return Err(Failure::wrapper(format_args!("`host` has no {what}")));
+    }
+    run(&Options {
+        in_foreground: true,
+        ..options
+    })
+}
+
 /// Starts the server. Returns on failure, or at the end of a relay, a process group or a job.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     #[cfg(target_os = "linux")]
@@ -49,6 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.limits.cpus = options.cpus;
     wrapper.hardened = options.hardened;
     wrapper.keep.clone_from(&options.keep);
+    wrapper.in_foreground = options.in_foreground;
     wrapper.sigkill_as_code = options.sigkill_as_code;
     wrapper.require = match options.require {
         None => Require::Nothing,
@@ -127,6 +145,7 @@ fn start_directly(options: &Options, wrapper: &mut Wrapper) {
 fn refuse(options: &Options) -> Result<(), Failure> {
     use crate::options::Containers;
     let asked = [
+        (options.in_foreground, "host"),
         (options.lazy, "--lazy"),
         (options.restart, "--restart"),
         (options.exclusive, "--exclusive"),

@@ -147,6 +147,7 @@ mod tests {
             ("npx @scope/thing@latest", "@scope/thing@latest"),
             ("docker run --rm reg.io:5000/a/img:2", "img:2"),
             ("mcp-contain --lazy --idle 10m -- npx thing", "thing"),
+            ("mcp-contain host -- npx thing", "thing"),
             ("deno run -A server.ts", "server.ts"),
             ("npm --prefix /x exec -y thing", "thing"),
             ("uv tool run --from x thing", "thing"),

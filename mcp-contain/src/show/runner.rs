@@ -78,7 +78,7 @@ const RUNNERS: &[Runner] = &[
     ),
     runner(
         "mcp-contain",
-        "run",
+        "run host",
         "--containers --exclusive --hardened --lazy --no-direct --no-mark --restart",
         "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require",
     ),

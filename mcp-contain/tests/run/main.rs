@@ -21,6 +21,7 @@ mod memory;
 mod not_kept;
 mod options;
 mod report;
+mod terminal;
 
 /// The options of the level of containment.
 const LEVEL: &[&str] = &[];

@@ -94,8 +94,8 @@ fn lead_group(fork: &Fork) {
     let _ = scalar(nr::SETPGID, pid, 0, 0, 0);
 }
 
-/// Does the same as [`fork_leader`], with the child in this cgroup from the start.
-pub(crate) fn fork_into(cgroup: &Fd) -> Result<Fork> {
+/// Forks with the child in this cgroup from the start, which `leads` a process group or stays in its parent's.
+pub(crate) fn fork_into(cgroup: &Fd, leads: bool) -> Result<Fork> {
     // The same on every architecture.
     const CLONE3: usize = 435;
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -108,7 +108,11 @@ pub(crate) fn fork_into(cgroup: &Fd) -> Result<Fork> {
     // SAFETY: the kernel reads the numbers. No stack is given, and memory is not shared: the child
     // continues with a copy of this one.
     let child = unsafe { syscall(CLONE3, [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0]) };
-    cloned(child?).inspect(lead_group)
+    let fork = cloned(child?)?;
+    if leads {
+        lead_group(&fork);
+    }
+    Ok(fork)
 }
 
 /// Does the same as [`fork_leader`], with the child as the first process of a new PID namespace. Returns

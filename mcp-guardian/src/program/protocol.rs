@@ -41,6 +41,8 @@ pub const FLAG_ALONE: u32 = 4 * FLAG_PID_NAMESPACE;
 pub const FLAG_OWN_VARIABLE: u32 = 8 * FLAG_PID_NAMESPACE;
 /// The server's cgroup has a memory limit: the guardian reports when it was reached.
 pub const FLAG_MEMORY: u32 = 16 * FLAG_PID_NAMESPACE;
+/// The server stays in the process group of its host, which has the terminal.
+pub const FLAG_FOREGROUND: u32 = 32 * FLAG_PID_NAMESPACE;
 
 /// The guardian is ready: by [`GATE_FD`], in the place of an `errno`.
 pub const GO: [u8; 4] = [0; 4];

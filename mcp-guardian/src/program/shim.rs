@@ -31,6 +31,9 @@ pub struct Shim<'a> {
     /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
     /// too.
     pub sigkill_as_code: bool,
+    /// Set if the server is in the shim's process group: signals of the terminal reach both, and
+    /// neither SIGINT nor the end of the input is a step of its end.
+    pub in_foreground: bool,
     /// The display name of the server, which `ps` shows after the shim's own arguments.
     pub name: CString,
     /// The file that its standard error goes to, which `logs` shows.
@@ -100,7 +103,7 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         time(shim.grace),
         guardian,
         companion,
-        number(u32::from(shim.sigkill_as_code)),
+        number(u32::from(shim.sigkill_as_code) + 2 * u32::from(shim.in_foreground)),
         shim.name.clone(),
         time(shim.straggler_grace),
     ];

@@ -18,8 +18,8 @@ use super::handle::GuardianHandle;
 use super::image::{check_support, image};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, CONTROL_FD, FIRST_FREE_FD,
-    FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, LEDGER_DIR_FD,
-    LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, RULES_FD, flag_of,
+    FLAG_ALONE, FLAG_FOREGROUND, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE,
+    LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, REPORT_FD, RING_FD, RULES_FD, flag_of,
 };
 use super::unreaped::{self, Unreaped};
 use crate::cgroup::Doors;
@@ -57,6 +57,8 @@ pub struct SpawnRequest<'a> {
     pub orphan: bool,
     /// `true` if the last variable of [`env`](Self::env) is for the guardian only.
     pub own_variable: bool,
+    /// `true` if the server stays in this process's group, and so in the terminal's foreground.
+    pub in_foreground: bool,
 }
 
 /// The records that a guardian keeps of a server, and removes when nothing is left of it.
@@ -102,6 +104,7 @@ impl<'a> SpawnRequest<'a> {
             rules: None,
             orphan: false,
             own_variable: false,
+            in_foreground: false,
         }
     }
 
@@ -268,7 +271,8 @@ pub(super) fn parameters(request: &SpawnRequest<'_>, flags: u32) -> [CString; PA
                 | (u32::from(request.record.is_alone) * FLAG_ALONE)
                 | (u32::from(request.record.has_memory_limit) * FLAG_MEMORY)
                 | (u32::from(request.orphan) * FLAG_ORPHAN)
-                | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),
+                | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE)
+                | (u32::from(request.in_foreground) * FLAG_FOREGROUND),
         ),
         number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
         request.record.cgroup.map(beside).unwrap_or_default(),

@@ -150,6 +150,7 @@ impl Guarded {
             rules: options.rules,
             orphan: false,
             own_variable: false,
+            in_foreground: false,
         });
         let file = |fd: OwnedFd| File::from(fd);
         Self {

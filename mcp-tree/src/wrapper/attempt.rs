@@ -174,6 +174,7 @@ fn exec(
             && wrapper.require <= Require::Group
             && wrapper.limits.is_none()
             && !wrapper.hardened
+            && !wrapper.in_foreground
             && wrapper.report.is_none(),
         ..error
     })
@@ -271,6 +272,7 @@ impl Start<'_> {
             pid_namespace: self.wrapper.require == Require::PidNamespace,
             rules: rules.as_ref().map(AsFd::as_fd),
             own_variable: unmarked.is_some(),
+            in_foreground: self.wrapper.in_foreground,
             ..request
         });
         let guardian = match guardian {
@@ -334,6 +336,7 @@ impl Start<'_> {
             straggler_grace: TerminationPolicy::default().straggler_grace,
             sigkill_as_code: self.wrapper.sigkill_as_code,
             log,
+            in_foreground: self.wrapper.in_foreground,
             argv: &prepared.argv,
         });
         let error = match failed {

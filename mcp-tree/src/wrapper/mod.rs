@@ -77,6 +77,10 @@ pub struct Wrapper {
     /// with the name of the process and of its program; `*` and `?` as in a shell. At most 255
     /// bytes together. A pattern that matches the server itself is refused.
     pub keep: Vec<OsString>,
+    /// Set if the server is a program of the terminal, such as an agent: it stays in the process
+    /// group and so in the foreground, gets the terminal's signals itself, and is not ended after
+    /// the end of its input. `false` by default. Without a guardian it is not started.
+    pub in_foreground: bool,
     /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
     /// too. Then the SIGKILL of a shim proves nothing about its server. `false` by default.
     pub sigkill_as_code: bool,
@@ -166,6 +170,7 @@ impl Wrapper {
             mark: true,
             env: Vec::new(),
             keep: Vec::new(),
+            in_foreground: false,
             sigkill_as_code: false,
             report: None,
             companion: None,
