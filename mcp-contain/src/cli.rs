@@ -45,13 +45,12 @@ pub(crate) enum Verb {
 }
 
 /// Words that people try for another verb.
-const SYNONYMS: [(&str, &str); 10] = [
+const SYNONYMS: [(&str, &str); 9] = [
     ("check", "doctor"),
     ("clean", "reap"),
     ("kill", "stop"),
     ("list", "ps"),
     ("ls", "ps"),
-    ("reload", "restart"),
     ("status", "doctor"),
     ("undo", "wrap --undo"),
     ("unwrap", "wrap --undo"),

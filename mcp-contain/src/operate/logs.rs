@@ -25,30 +25,22 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let servers = ps::look()?.servers;
     let meant = stop::find(&servers, &options.server, true)?;
-    let logs: BTreeSet<_> = meant.iter().map(|server| &server.log).collect();
-    // Servers of one command have one log.
-    if logs.len() > 1 {
-        let ids: Vec<_> = meant.iter().map(|server| &*server.id).collect();
-        let (called, ids) = (&options.server, ids.join(", "));
-        let why =
-            format_args!("servers called {called} have different logs: name one by its ID ({ids})");
-        return Err(Failure::plain(why));
-    }
-    let Some(log) = logs.into_iter().flatten().next() else {
+    let logs = meant.iter().filter_map(|server| server.log.as_ref());
+    let logs: BTreeSet<_> = logs.collect();
+    if logs.is_empty() {
+        let name = &options.server;
         return Err(Failure::plain(format_args!(
-            "{} has no log: put `--log FILE` after `mcp-contain` in front of its command. Its standard error is that of the program that uses it",
-            options.server
+            "{name} has no log, and its standard error is that of the program that uses it: put `--log FILE` after `mcp-contain` in front of its command"
         )));
-    };
-    let aside = PathBuf::from(format!("{}.1", log.display()));
-    let aside = aside.exists().then_some(aside);
-    if options.json {
-        out::json(&json!({"schema": "mcp-contain/logs/1", "log": log, "aside": aside}));
-        return Ok(ExitCode::SUCCESS);
     }
-    for file in aside.iter().chain([log]) {
-        let failed =
-            |error| Failure::plain(format_args!("cannot read {}: {error}", file.display()));
+    let aside = |log: &PathBuf| PathBuf::from(format!("{}.1", log.display()));
+    let files = logs.into_iter().flat_map(|log| [aside(log), log.clone()]);
+    let files: Vec<_> = files.filter(|file| file.exists()).collect();
+    if options.json {
+        out::json(&json!({"schema": "mcp-contain/logs/1", "files": files}));
+    }
+    for file in files.iter().filter(|_| !options.json) {
+        let failed = |error| Failure::plain(format_args!("{}: {error}", file.display()));
         print(file).map_err(failed)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -41,18 +41,13 @@ pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure
     for (server, relay) in meant.into_iter().zip(&relays) {
         let name = ps::name_of(server);
         let before = containers::hold(server);
-        relay.as_ref().map(relay::restart).transpose()?;
+        relay.as_ref().map_or(Ok(()), relay::restart)?;
         let mut report = match inventory::stop(server, options.grace) {
             Ok(report) => report,
             Err(error) => {
                 is_proven = false;
                 said.push(json!({"id": server.id, "name": name, "error": error.to_string()}));
-                let what = if restarts {
-                    "is restarted, without a proof"
-                } else {
-                    "was not ended"
-                };
-                Failure::plain(format_args!("{name} {what}: {error}")).say();
+                Failure::plain(format_args!("{name} was not ended from here: {error}")).say();
                 continue;
             }
         };
@@ -96,12 +91,8 @@ pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure
         }
     }
     if options.json {
-        let schema = if restarts {
-            "mcp-contain/restart/1"
-        } else {
-            "mcp-contain/stop/1"
-        };
-        out::json(&json!({"schema": schema, "servers": said}));
+        let verb = if restarts { "restart" } else { "stop" };
+        out::json(&json!({"schema": format!("mcp-contain/{verb}/1"), "servers": said}));
     }
     Ok(ExitCode::from(u8::from(!is_proven)))
 }

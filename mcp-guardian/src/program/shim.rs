@@ -62,9 +62,8 @@ pub fn name_in(words: &[String]) -> Option<String> {
 
 /// Returns the log of the server of a shim with these arguments.
 pub fn log_in(words: &[String]) -> Option<PathBuf> {
-    let is_shim = words.get(1)? == "shim";
-    let log = words.get(NAME + 2)?.strip_prefix(LOG);
-    log.filter(|_| is_shim).map(PathBuf::from)
+    let log = words.get(NAME + 2)?.strip_prefix(LOG)?;
+    (words.get(1)? == "shim").then(|| log.into())
 }
 
 /// Returns whether a shim with these arguments may wait for a companion: also if its arguments are

@@ -11,10 +11,8 @@ use crate::operate::{hold, ps};
 
 /// Holds the relay of a server.
 pub(super) fn of(server: &KnownServer) -> Result<OwnedFd, Failure> {
-    let parent = server.host.parent.as_ref();
-    let pid = parent
-        .filter(|_| server.host.is_wrapper)
-        .map(|(pid, _)| *pid);
+    let parent = server.host.parent.as_ref().map(|(pid, _)| *pid);
+    let pid = parent.filter(|_| server.host.is_wrapper);
     let relay = pid.and_then(|pid| hold(pid).ok().filter(|_| is_relay(pid)));
     relay.ok_or_else(|| {
         let name = ps::name_of(server);
@@ -33,9 +31,9 @@ fn is_relay(pid: u32) -> bool {
     let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let waits = blocked.is_some_and(|mask| mask >> (Signal::URG.as_raw() - 1) & 1 == 1);
     waits
-        && words
-            .split('\0')
-            .any(|word| ["--lazy", "--restart"].contains(&word))
+        && ["\0--lazy\0", "\0--restart\0"]
+            .iter()
+            .any(|word| words.contains(word))
 }
 
 /// Has the relay end its server for a successor.
