@@ -43,6 +43,8 @@ pub struct Containment {
     pub placement_is_atomic: bool,
     /// `true` if the server cannot signal or trace its host and what holds it, nor leave that.
     pub is_hardened: bool,
+    /// `true` if the server writes only what it was given.
+    pub writes_are_limited: bool,
     /// The reason that a stronger mechanism was refused, if one was tried.
     pub fallback: Option<Cow<'static, str>>,
 }
@@ -56,6 +58,7 @@ impl Containment {
             on_host_death: Reach::Nothing,
             placement_is_atomic: false,
             is_hardened: false,
+            writes_are_limited: false,
             fallback: None,
         }
     }
@@ -99,6 +102,7 @@ impl Containment {
             Guarantee::HostDeath(reach) => self.on_host_death >= reach,
             Guarantee::AtomicPlacement => self.placement_is_atomic,
             Guarantee::Hardened => self.is_hardened,
+            Guarantee::LimitedWrites => self.writes_are_limited,
         };
         if has {
             return Ok(());
@@ -114,9 +118,14 @@ impl fmt::Display for Containment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}{} (terminate reaches: {}; host death reaches: {}; placement {})",
+            "{}{}{} (terminate reaches: {}; host death reaches: {}; placement {})",
             if self.is_hardened { "hardened " } else { "" },
             self.mechanism,
+            if self.writes_are_limited {
+                ", limited writes"
+            } else {
+                ""
+            },
             self.on_terminate,
             self.on_host_death,
             if self.placement_is_atomic {
@@ -148,6 +157,9 @@ pub enum Guarantee {
     /// The server cannot signal or trace its host and what holds it, nor leave that.
     #[displaydoc("a server that cannot reach its host and what holds it")]
     Hardened,
+    /// The server writes only what it was given.
+    #[displaydoc("a server that writes only what it was given")]
+    LimitedWrites,
 }
 
 /// A required guarantee that the machine or the launcher cannot give.
@@ -172,5 +184,10 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("when the host dies"), "{text}");
         assert!(text.contains("memfd refused"), "{text}");
+        let mut limited = group;
+        assert!(limited.require(Guarantee::LimitedWrites).is_err());
+        limited.writes_are_limited = true;
+        assert!(limited.require(Guarantee::LimitedWrites).is_ok());
+        assert!(limited.to_string().contains("limited writes"));
     }
 }
