@@ -1,73 +1,101 @@
-//! Keeps a server that resists away from its guardian, its host and its cgroup, by rules of
-//! landlock(7).
+//! Keeps a server that resists away from its guardian, its host and its cgroup, and from all files
+//! that it is not to write, by rules of landlock(7).
 //!
 //! The host makes the rules, the guardian passes them on, and the server restricts itself to them
-//! between fork and exec (`guardian-bin/sys/restrict.rs`, with what they do not reach). It and its
-//! descendants can signal, trace and enter only each other, as root too; all others reach them as
-//! before.
+//! between fork and exec (`guardian-bin/sys/restrict.rs`, with what they do not reach). A hardened
+//! server and its descendants can signal, trace and enter only each other, as root too; all others
+//! reach them as before.
 //!
-//! Rules allow, and except nothing. So each file is allowed that lies beside the way from `/` to a
-//! mount of a cgroup, and what is made or mounted in these directories (`/`, `/sys`, `/sys/fs`)
-//! after the start is not. Read-only mounts would need a privilege, or a user namespace, in which a
-//! server is another user.
+//! Rules allow, and except nothing. So each file is allowed that lies beside the way from a writable
+//! directory to a mount of a cgroup, and what is made or mounted in these directories (`/`, `/sys`,
+//! `/sys/fs`) after the start is not. Read-only mounts would need a privilege, or a user namespace,
+//! in which a server is another user.
 
-use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
 
 use crate::{cgroup, sys};
 
-/// Returns why this machine cannot harden a server, with the remedy.
-pub fn refusal() -> Option<String> {
-    const SCOPED_SIGNALS: i32 = 6;
+/// The devices that programs expect to write, besides what a server is given.
+const ALWAYS: &str = "/dev/null /dev/zero /dev/full /dev/tty /dev/ptmx /dev/pts /dev/shm";
+
+/// Returns why this machine cannot harden a server, or limit what it writes, with the remedy.
+pub fn refusal(is_hardened: bool, is_limited: bool) -> Option<String> {
+    let (least, remedy) = match is_hardened {
+        true => (
+            6,
+            "Linux 6.12 has it; a PID namespace hides guardian and host as well",
+        ),
+        false if is_limited => (3, "Linux 6.2 has it"),
+        false => return None,
+    };
     let why = match sys::rules_version() {
-        Ok(SCOPED_SIGNALS..) => return None,
-        Ok(version) => {
-            format!("this kernel's Landlock has version {version} instead of {SCOPED_SIGNALS}")
-        }
+        Ok(version) if version >= least => return None,
+        Ok(version) => format!("this kernel's Landlock has version {version} instead of {least}"),
         Err(error) => format!("this kernel refuses Landlock: {error}"),
     };
-    Some(format!(
-        "{why} (Linux 6.12 has it; a PID namespace hides guardian and host as well)"
-    ))
+    Some(format!("{why} ({remedy})"))
 }
 
-/// Makes the rules. Reads `/proc/thread-self/mountinfo` and the directories above the mounts.
-pub fn rules() -> io::Result<OwnedFd> {
-    if let Some(why) = refusal() {
+/// Makes the rules of a server that is hardened, or writes only below these paths; `None` if it is
+/// neither. Reads `/proc/thread-self/mountinfo` and the directories above the mounts of cgroups.
+pub fn rules(is_hardened: bool, writable: Option<&[PathBuf]>) -> io::Result<Option<OwnedFd>> {
+    if !is_hardened && writable.is_none() {
+        return Ok(None);
+    }
+    if let Some(why) = refusal(is_hardened, writable.is_some()) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
-    let rules = sys::rules()?;
-    let mounts: BTreeSet<_> = cgroup::mounts()?.into_iter().collect();
-    let above: BTreeSet<&Path> = mounts
-        .iter()
-        .flat_map(|at| at.ancestors().skip(1))
-        .collect();
-    if mounts.is_empty() {
-        allow(&rules, Path::new("/"), true)?;
+    let rules = sys::Rules::new(writable.is_some(), is_hardened)?;
+    let cgroups = is_hardened.then(cgroup::mounts).transpose()?;
+    let cgroups = cgroups.unwrap_or_default();
+    let Some(writable) = writable else {
+        allow(&rules, Path::new("/"), &cgroups)?;
+        return Ok(Some(rules.fd));
+    };
+    for path in writable {
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
+        };
+        allow(&rules, &path.canonicalize().map_err(named)?, &cgroups)?;
     }
-    let is_cgroup = |path: &Path| path.ancestors().any(|it| mounts.contains(it));
-    for directory in above.iter().filter(|it| !is_cgroup(it)) {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            if !kind.is_symlink() && !above.contains(&*path) && !is_cgroup(&path) {
-                allow(&rules, &path, kind.is_dir())?;
-            }
-        }
+    // A sandbox of a browser writes its own files there; root writes the kernel's.
+    let own = (!geteuid().is_root()).then_some("/proc");
+    for path in ALWAYS.split(' ').chain(own) {
+        let real = Path::new(path).canonicalize();
+        tolerated(real.and_then(|real| allow(&rules, &real, &cgroups)))?;
     }
-    Ok(rules)
+    Ok(Some(rules.fd))
 }
 
-/// Allows what can be opened: nothing else can be written.
-fn allow(rules: &OwnedFd, path: &Path, is_directory: bool) -> io::Result<()> {
-    let flags = libc::O_PATH | libc::O_NOFOLLOW;
-    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => sys::allow(rules, file, is_directory),
-        Err(error) if sys::is_shortage(&error) => Err(error),
-        Err(_) => Ok(()),
+/// Allows writes to a file, or to all below a directory but cgroups.
+fn allow(rules: &sys::Rules, path: &Path, cgroups: &[PathBuf]) -> io::Result<()> {
+    if cgroups.iter().any(|it| path.starts_with(it)) {
+        return Ok(());
     }
+    if !cgroups.iter().any(|it| it.starts_with(path)) {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        return rules.allow(&file?);
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_symlink() {
+            tolerated(allow(rules, &entry.path(), cgroups))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ignores that a path cannot be opened: it is not allowed then.
+fn tolerated(allowed: io::Result<()>) -> io::Result<()> {
+    allowed.or_else(|error| match sys::is_shortage(&error) {
+        true => Err(error),
+        false => Ok(()),
+    })
 }

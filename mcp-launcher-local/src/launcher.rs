@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,6 +45,7 @@ pub struct LocalLauncher {
     required: Vec<Guarantee>,
     posthumous_grace: Duration,
     hardened: bool,
+    writable: Option<Vec<PathBuf>>,
     direct: bool,
 }
 
@@ -120,6 +121,17 @@ impl LocalLauncherBuilder {
         self
     }
 
+    /// Sets what servers and all their descendants may write: these directories and files, with all
+    /// below them, from the host's directory, and a few devices. Reading is free. By default, all is
+    /// writable.
+    ///
+    /// Linux 6.2; elsewhere launches fail with [`LaunchErrorKind::Containment`], and where a path is
+    /// missing. `docs/containment.md` in the repository says what this does not reach.
+    pub fn writable(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.launcher.writable = Some(paths.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Requires a guarantee: where this machine cannot give it, launches fail with
     /// [`LaunchErrorKind::Containment`] instead of falling back.
     pub fn require(mut self, guarantee: Guarantee) -> Self {
@@ -150,10 +162,7 @@ impl ServerLauncher for LocalLauncher {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        Some(format!(
-            "{:?} {:?} {:?} {} {}",
-            self.isolation, self.required, self.posthumous_grace, self.hardened, self.direct
-        ))
+        Some(format!("{self:?}"))
     }
 
     /// Reads known answers; never starts a process, never blocks. Before the first launch or
@@ -182,7 +191,10 @@ impl ServerLauncher for LocalLauncher {
             })?;
             let plan = Plan::choose(&launcher);
             let hardened = launcher.hardened.then_some(Guarantee::Hardened);
-            for guarantee in launcher.required.into_iter().chain(hardened) {
+            let limited = launcher.writable.as_ref();
+            let limited = limited.map(|_| Guarantee::LimitedWrites);
+            let asked = launcher.required.into_iter().chain(hardened).chain(limited);
+            for guarantee in asked {
                 plan.containment()
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
@@ -191,6 +203,8 @@ impl ServerLauncher for LocalLauncher {
             if launcher.direct {
                 let recorder = command.cwd.as_deref().unwrap_or(Path::new("."));
                 let recorder = resolve(OsStr::new("mcp-contain"), &command.env, recorder).ok();
+                // It could not write its record.
+                let recorder = recorder.filter(|_| launcher.writable.is_none());
                 mcp_tree::direct::replace(&mut command, DIRECT_AGE, recorder.as_deref());
             }
             match plan {
@@ -251,7 +265,7 @@ impl Plan {
             isolation => isolation == Isolation::PidNamespace,
         };
         let best = guardian::Plan::best(with_namespace, true);
-        Self::of(best, launcher.hardened)
+        Self::of(best, launcher)
     }
 
     /// Like [`choose`](Self::choose), but `None` if that would have to try something.
@@ -261,13 +275,14 @@ impl Plan {
             isolation => isolation == Isolation::PidNamespace,
         };
         let best = guardian::Plan::known(with_namespace)?;
-        Some(Self::of(best, launcher.hardened))
+        Some(Self::of(best, launcher))
     }
 
-    fn of(best: Result<guardian::Plan, guardian::Why>, hardened: bool) -> Self {
+    fn of(best: Result<guardian::Plan, guardian::Why>, launcher: &LocalLauncher) -> Self {
         match best {
             Ok(mut plan) => {
-                plan.hardened = hardened;
+                plan.hardened = launcher.hardened;
+                plan.writable.clone_from(&launcher.writable);
                 Self::Guardian(plan)
             }
             Err(why) => Self::Alone(alone::containment().fallback(format!("no guardian: {why}"))),
@@ -325,5 +340,7 @@ mod tests {
         assert_ne!(plain, direct.fingerprint());
         let hardened = LocalLauncher::builder().hardened(true).build();
         assert_ne!(plain, hardened.fingerprint());
+        let limited = LocalLauncher::builder().writable(["/tmp"]).build();
+        assert_ne!(plain, limited.fingerprint());
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct Plan {
     pub pid_namespace: bool,
     /// Set if the server is kept away from its guardian and its host.
     pub hardened: bool,
+    /// The paths below which it may write; `None` for all.
+    pub writable: Option<Vec<PathBuf>>,
     /// The time that a server has to end by itself once the host is gone.
     pub grace: Duration,
     /// Why it is not the plan that was asked for.
@@ -95,6 +97,7 @@ impl Plan {
             cgroups,
             pid_namespace: matches!(namespace, Some(Ok(()))),
             hardened: false,
+            writable: None,
             grace: Duration::ZERO,
             fallback: refused.map(|why| format!("no PID namespace: {why}")),
         }
@@ -103,18 +106,19 @@ impl Plan {
     /// Returns the promise of this plan. In a namespace a cgroup would add nothing, so its absence
     /// is no fallback.
     pub fn containment(&self) -> Containment {
-        let containment = self.unhardened();
-        match self.hardened.then(hardened::refusal) {
-            None => containment,
-            Some(None) => containment.hardened(),
-            Some(Some(why)) => match containment.fallback.clone() {
-                None => containment.fallback(why),
-                Some(before) => containment.fallback(format!("{before}; {why}")),
-            },
+        let mut containment = self.unrestricted();
+        let Some(why) = hardened::refusal(self.hardened, self.writable.is_some()) else {
+            containment.is_hardened = self.hardened;
+            containment.writes_are_limited = self.writable.is_some();
+            return containment;
+        };
+        match containment.fallback.clone() {
+            None => containment.fallback(why),
+            Some(before) => containment.fallback(format!("{before}; {why}")),
         }
     }
 
-    fn unhardened(&self) -> Containment {
+    fn unrestricted(&self) -> Containment {
         if self.pid_namespace {
             return Containment::new("PID namespace", Reach::Container)
                 .host_death(Reach::Container)

@@ -35,7 +35,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             let refused = cgroup::parent_with(&limits).err();
             refused.map(|why| why.to_string())
         }),
-        no_hardening: hardened::refusal(),
+        no_hardening: hardened::refusal(true, false),
+        no_write_limit: hardened::refusal(false, true),
     };
     let files = survey();
     match options.json {
@@ -122,6 +123,7 @@ struct Machine {
     /// The reasons why `--memory`, `--pids` and `--cpus` are refused.
     no_limit: [Option<String>; 3],
     no_hardening: Option<String>,
+    no_write_limit: Option<String>,
 }
 
 /// One of each kind.
@@ -151,6 +153,7 @@ impl Machine {
                 ("--pids", no_pids),
                 ("--cpus", no_cpus),
                 ("--hardened", &self.no_hardening),
+                ("--write", &self.no_write_limit),
             ];
             lines.extend(options.map(|(option, why_not)| match why_not {
                 None => format!("  `{option}` works for a server that is started from here"),
@@ -274,6 +277,7 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "no_pids_limit": no_pids_limit,
             "no_cpus_limit": no_cpus_limit,
             "no_hardening": machine.no_hardening,
+            "no_write_limit": machine.no_write_limit,
         },
         "files": files.collect::<Vec<_>>(),
     })

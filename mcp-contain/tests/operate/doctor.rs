@@ -99,7 +99,10 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     }
     let more = String::from_utf8(place.call(&["doctor", "--verbose"]).stdout).unwrap();
     assert!(
-        more.contains("guardian") && more.contains("--memory") && more.contains("--hardened"),
+        more.contains("guardian")
+            && more.contains("--memory")
+            && more.contains("--hardened")
+            && more.contains("--write"),
         "{more}"
     );
     let seen = place.json(&["doctor", "--json"]);
@@ -107,7 +110,7 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     assert!(!format!("{text}{seen}").contains("SECRET"), "{seen:#}");
     assert_eq!(seen["files"][0]["servers"][0]["wrapped"], true);
     assert!(seen["containment"]["mechanism"].is_string());
-    for option in ["no_memory_limit", "no_hardening"] {
+    for option in ["no_memory_limit", "no_hardening", "no_write_limit"] {
         let why = &seen["containment"][option];
         assert!(why.is_null() || why.as_str().is_some_and(|why| !why.is_empty()));
     }

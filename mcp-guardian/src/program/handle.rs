@@ -214,7 +214,7 @@ impl Stage {
                 "the server could not be tied to its guardian (prctl PR_SET_PDEATHSIG; a sandbox may refuse it)"
             }
             Self::Restrict => {
-                "the server could not be hardened (seccomp, landlock; a sandbox may refuse it)"
+                "the server could not be restricted (seccomp, landlock; a sandbox may refuse it)"
             }
         }
     }

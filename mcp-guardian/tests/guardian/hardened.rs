@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 
 use mcp_guardian::hardened::{refusal, rules};
 use mcp_guardian::program::protocol::Stage;
@@ -29,10 +30,18 @@ printf . >&9; wait; wait";
 
 #[test]
 fn a_hardened_server_reaches_nothing_outside_and_is_ended() {
-    let rules = match refusal() {
-        None => rules().expect("rules"),
+    // A list of all that is writable allows no cgroup either.
+    let all = ["/".into()];
+    for writable in [None, Some(&all[..])] {
+        is_held(writable);
+    }
+}
+
+fn is_held(listed: Option<&[PathBuf]>) {
+    let rules = match refusal(true, false) {
+        None => rules(true, listed).expect("rules").expect("some"),
         Some(why) => {
-            let error = rules().expect_err("refused");
+            let error = rules(true, None).expect_err("refused");
             assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
             return println!("NOT TESTED: {why}");
         }
@@ -66,7 +75,7 @@ fn rules_that_are_none_start_nothing() {
     let is_refused = matches!(said, Said::ExecFailed(Stage::Restrict, _));
     assert!(is_refused, "{said:?}");
     let errno = Errno::EBADFD as i32;
-    assert!(refusal().is_some() || said == Said::ExecFailed(Stage::Restrict, errno));
+    assert!(refusal(true, false).is_some() || said == Said::ExecFailed(Stage::Restrict, errno));
     assert_eq!(server.reaped().code(), Some(127));
     assert_eq!(server.read_stdout_to_end(), "");
 }

@@ -165,8 +165,8 @@ fn start(
         .map_err(|error| short_of(error, "its new cgroup could not be opened"))
         .and_then(|doors| Prepared::new(command, leaf.zip(doors)))
         .map_err(|error| (error, false))?;
-    let rules = plan.hardened.then(hardened::rules).transpose();
-    let rules = rules.map_err(|error| (not_hardened(error), false))?;
+    let rules = hardened::rules(plan.hardened, plan.writable.as_deref());
+    let rules = rules.map_err(|error| (not_restricted(error), false))?;
     // The probe has succeeded, so a fallback now would be a silent one.
     program::spawn(SpawnRequest {
         grace: plan.grace,
@@ -228,9 +228,9 @@ impl Prepared {
     }
 }
 
-pub(crate) fn not_hardened(error: io::Error) -> LaunchErrorKind {
+pub(crate) fn not_restricted(error: io::Error) -> LaunchErrorKind {
     limit(error)
-        .unwrap_or_else(|error| LaunchErrorKind::backend("the server cannot be hardened", error))
+        .unwrap_or_else(|error| LaunchErrorKind::backend("the server cannot be restricted", error))
 }
 
 pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {

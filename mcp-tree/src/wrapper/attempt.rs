@@ -23,7 +23,7 @@ use crate::identity::{self, Cookie};
 use crate::program::protocol::{self, Stage};
 use crate::program::shim::{self, Shim};
 use crate::program::{self, Outcome, Record, SpawnGuardianError, SpawnRequest, how_it_ended};
-use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian, not_hardened};
+use crate::tree::start::{Prepared, UNDO_LIMIT, c_string, explain, no_guardian, not_restricted};
 use crate::{hardened, orphans, sys};
 
 #[derive(Clone, Copy)]
@@ -173,7 +173,7 @@ fn exec(
         is_unavailable: error.is_unavailable
             && wrapper.require <= Require::Group
             && wrapper.limits.is_none()
-            && !wrapper.hardened
+            && !wrapper.is_restricted()
             && !wrapper.in_foreground
             && wrapper.report.is_none(),
         ..error
@@ -250,8 +250,12 @@ impl Start<'_> {
         let mut prepared = Prepared::new(self.server.command, leaf.as_ref().zip(doors))?;
         prepared.env.extend(unmarked.map(Cookie::variable));
         let request = prepared.request([stdin.as_fd(), stdout.as_fd(), stderr]);
-        let rules = self.wrapper.hardened.then(hardened::rules).transpose();
-        let rules = rules.map_err(not_hardened)?;
+        let mut writable = self.wrapper.writable.clone();
+        let log = &self.wrapper.log;
+        // Scripts open `/dev/stderr`.
+        writable.iter_mut().for_each(|it| it.extend(log.clone()));
+        let rules = hardened::rules(self.wrapper.hardened, writable.as_deref());
+        let rules = rules.map_err(not_restricted)?;
         let guardian = program::spawn(SpawnRequest {
             grace: self.wrapper.grace,
             record: Record {

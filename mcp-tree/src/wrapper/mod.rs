@@ -67,6 +67,10 @@ pub struct Wrapper {
     /// Set if the server cannot signal or trace what holds it and this process's host, nor leave
     /// its cgroup. `false` by default. Where the kernel cannot, no server is started.
     pub hardened: bool,
+    /// The directories and files that the server and its descendants may write, with all below
+    /// them; `None` by default, for all. Reading is free. Where the kernel cannot, or one is missing,
+    /// no server is started. `docs/containment.md` names what is writable besides.
+    pub writable: Option<Vec<PathBuf>>,
     /// Set if the server's environment carries its identity (`MCP_LIFECYCLE_ID`), by which a search
     /// for orphans finds it. `true` by default.
     pub mark: bool,
@@ -167,6 +171,7 @@ impl Wrapper {
             require: Require::Nothing,
             limits: Limits::default(),
             hardened: false,
+            writable: None,
             mark: true,
             env: Vec::new(),
             keep: Vec::new(),
@@ -195,6 +200,10 @@ impl Wrapper {
             self.env = command.env.into_iter().collect();
         }
         start
+    }
+
+    fn is_restricted(&self) -> bool {
+        self.hardened || self.writable.is_some()
     }
 
     /// Opens the log. Only a file is accepted; a long one is moved aside, if that is possible.

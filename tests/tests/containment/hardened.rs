@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::{
     Guarantee, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ServerLauncher,
+    ServerSpec,
 };
 use nix::libc;
 
@@ -50,7 +51,7 @@ fn launcher(stage: &Stage, isolation: Isolation) -> Option<LocalLauncher> {
         .build();
     let found = stage.wait("the probe", launcher.probe());
     assert_eq!(launcher.semantics().containment, found);
-    if let Some(why) = mcp_guardian::hardened::refusal() {
+    if let Some(why) = mcp_guardian::hardened::refusal(true, false) {
         let error = launch_plain(stage, &launcher).unwrap_err();
         let is_refused = matches!(error.kind(), LaunchErrorKind::Containment(_));
         assert!(is_refused && error.to_string().contains("PID namespace"));
@@ -85,6 +86,7 @@ fn refused() {
     let stage = Stage::new();
     for isolation in [Isolation::Guardian, Isolation::PidNamespace] {
         assert!(launcher(&stage, isolation).is_none());
+        writes_only_below_in(&stage, isolation, false);
     }
     stage.nobody_is_left();
 }
@@ -211,7 +213,121 @@ fn works() {
         .isolation(Isolation::ProcessGroup)
         .hardened(true)
         .build();
-    let error = launch_plain(&stage, &group).unwrap_err();
-    let is_refused = matches!(error.kind(), LaunchErrorKind::Containment(_));
-    assert!(is_refused, "{error}");
+    let limited = LocalLauncher::builder()
+        .isolation(Isolation::ProcessGroup)
+        .writable(["/"])
+        .build();
+    for launcher in [group, limited] {
+        let error = launch_plain(&stage, &launcher).unwrap_err();
+        let is_refused = matches!(error.kind(), LaunchErrorKind::Containment(_));
+        assert!(is_refused, "{error}");
+    }
+}
+
+/// Tries to write below `out`, itself and by descendants, and writes below `in`.
+const WRITES: &str = "echo >in/mine; mkdir in/made && mv in/mine in/made && rm -r in/made || exit 1
+echo >out/new; echo >>out/file; mv out/file in; ln out/file in/hard; rm out/file; mkdir out/made
+ln -s ../out in/way; echo >in/way/new; echo >in/way/file
+setsid sh -c '(echo >out/new; echo >>out/file) & wait'
+cat out/file >in/read; echo >/dev/null && echo done >in/done";
+
+#[test]
+fn a_server_of_a_launcher_writes_only_what_it_was_given() {
+    perform_alone_and_delegated("hardened::writes");
+}
+
+#[test]
+#[ignore = "a role"]
+fn writes() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    for (isolation, hardened) in [
+        (Isolation::Guardian, false),
+        (Isolation::Guardian, true),
+        (Isolation::PidNamespace, false),
+        (Isolation::PidNamespace, true),
+    ] {
+        writes_only_below_in(&stage, isolation, hardened);
+    }
+}
+
+fn writes_only_below_in(stage: &Stage, isolation: Isolation, hardened: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for name in ["in", "out"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    fs::write(path("out/file"), "old").unwrap();
+    let launcher = LocalLauncher::builder()
+        .isolation(isolation)
+        .hardened(hardened)
+        .writable([path("in")])
+        .build();
+    let found = stage.wait("the probe", launcher.probe());
+    assert_eq!(launcher.semantics().containment, found);
+    let spec = ServerSpec::builder("writes", "sh").args(["-c", WRITES]);
+    let spec = spec.cwd(directory.path()).build().unwrap();
+    let launched = stage.wait("the launch", launcher.launch(&spec, &LaunchContext::new()));
+    if let Some(why) = mcp_guardian::hardened::refusal(hardened, true) {
+        let error = launched.unwrap_err();
+        let is_refused = matches!(error.kind(), LaunchErrorKind::Containment(_));
+        assert!(is_refused && error.to_string().contains(&why), "{error}");
+        return println!("NOT TESTED: {why}");
+    }
+    found.require(Guarantee::LimitedWrites).unwrap();
+    assert_eq!(found.require(Guarantee::Hardened).is_ok(), hardened);
+    assert!(found.to_string().contains("limited writes"), "{found}");
+    let parts = launched.unwrap().into_parts();
+    drop(parts.stdin);
+    stage.wait("the proof", parts.terminator.gone()).unwrap();
+    assert_eq!(fs::read_to_string(path("in/done")).unwrap(), "done\n");
+    assert_eq!(fs::read_to_string(path("in/read")).unwrap(), "old");
+    assert_eq!(fs::read_to_string(path("out/file")).unwrap(), "old");
+    assert_eq!(fs::read_dir(path("out")).unwrap().count(), 1, "{found}");
+    assert_eq!(fs::read_dir(path("in")).unwrap().count(), 3, "{found}");
+    let launcher = LocalLauncher::builder().writable([path("missing")]).build();
+    let launched = stage.wait("the launch", launcher.launch(&spec, &LaunchContext::new()));
+    let error = launched.unwrap_err().to_string();
+    assert!(error.contains("missing`"), "{error}");
+}
+
+#[test]
+fn an_old_kernel_limits_writes_or_refuses_to() {
+    perform("hardened::third_version");
+    perform("hardened::second_version");
+}
+
+#[test]
+#[ignore = "a role"]
+fn third_version() {
+    if plays() && mcp_guardian::hardened::refusal(false, true).is_none() {
+        answers_version(4);
+        let stage = Stage::new();
+        writes_only_below_in(&stage, Isolation::Guardian, false);
+        writes_only_below_in(&stage, Isolation::Guardian, true);
+    }
+}
+
+#[test]
+#[ignore = "a role"]
+fn second_version() {
+    if plays() {
+        answers_version(2);
+        let why = mcp_guardian::hardened::refusal(false, true).unwrap();
+        assert!(why.contains("Linux 6.2"), "{why}");
+        writes_only_below_in(&Stage::new(), Isolation::Guardian, false);
+    }
+}
+
+/// Has the kernel say that its Landlock has this version.
+fn answers_version(version: i32) {
+    ask_about(
+        &[libc::SYS_landlock_create_ruleset],
+        move |listener, call| {
+            // Rules have attributes. An error is a negative result.
+            listener.answer(call, (call.args[0] == 0).then_some(-version));
+        },
+    );
 }

@@ -28,7 +28,8 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn start(wrapper: &Wrapper) -> Result<Self, WrapError> {
-        let has_more = wrapper.hardened || !wrapper.limits.is_none() || wrapper.report.is_some();
+        let has_more =
+            wrapper.is_restricted() || !wrapper.limits.is_none() || wrapper.report.is_some();
         if has_more || !wrapper.keep.is_empty() || wrapper.require > Require::Group {
             return Err(unsupported());
         }

@@ -33,7 +33,8 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn start(wrapper: &Wrapper) -> Result<Self, WrapError> {
-        let has_more = wrapper.hardened || wrapper.report.is_some() || !wrapper.keep.is_empty();
+        let has_more =
+            wrapper.is_restricted() || wrapper.report.is_some() || !wrapper.keep.is_empty();
         if has_more || wrapper.require == Require::PidNamespace {
             return Err(unsupported());
         }
