@@ -54,11 +54,7 @@ pub fn rules(is_hardened: bool, writable: Option<&[PathBuf]>) -> io::Result<Opti
     let rules = sys::Rules::new(writable.is_some(), is_hardened)?;
     let cgroups = is_hardened.then(cgroup::mounts).transpose()?;
     let cgroups = cgroups.unwrap_or_default();
-    let Some(writable) = writable else {
-        allow(&rules, Path::new("/"), &cgroups)?;
-        return Ok(Some(rules.fd));
-    };
-    for path in writable {
+    for path in writable.unwrap_or(&["/".into()]) {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
         };

@@ -34,6 +34,10 @@ pub(crate) struct Options {
     /// where the kernel cannot (Linux 6.12). For it, sudo, setuid programs, ping and mounts do not work
     #[arg(long, conflicts_with = "group")]
     pub(crate) hardened: bool,
+    /// Let the server write only below this directory, or this file; reading stays free. May be given more than once. `default` is
+    /// the working directory, TMPDIR and the cache of npx or uvx. Where the kernel cannot (Linux 6.2), the server is not started
+    #[arg(long, value_name = "DIR", conflicts_with = "group")]
+    pub(crate) write: Vec<PathBuf>,
     /// Take PATH from the user's login shell, to find PROGRAM and for the server; useful if the host is started from a desktop
     #[arg(long, value_name = "WHOSE")]
     pub(crate) path: Option<PathOf>,

@@ -3,6 +3,8 @@
 
 #[cfg(target_os = "linux")]
 mod report;
+#[cfg(target_os = "linux")]
+mod writable;
 
 use std::process::ExitCode;
 #[cfg(target_os = "linux")]
@@ -99,6 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 fn by_guardian(options: &Options, wrapper: &mut Wrapper) -> Result<(), Failure> {
     let report = options.report.as_deref();
     wrapper.report = report.map(report::open).transpose()?;
+    wrapper.writable = writable::listed(options)?;
     let words = options.command.iter();
     let words: Vec<_> = words
         .map(|word| word.to_string_lossy().into_owned())
@@ -132,6 +135,8 @@ fn start_directly(options: &Options, wrapper: &mut Wrapper) {
     }
     let runner = wrapper.program.clone();
     let this = std::env::current_exe().ok();
+    // A server that could write a record would choose what others start.
+    let this = this.filter(|_| options.write.is_empty());
     let start = wrapper.start_directly(options.direct_age, this.as_deref());
     if start == (Start::Recorded { is_first: true }) {
         let runner = runner.display();
@@ -153,6 +158,7 @@ fn refuse(options: &Options) -> Result<(), Failure> {
         (options.path.is_some(), "--path login"),
         (options.report.is_some(), "--report"),
         (options.hardened, "--hardened"),
+        (!options.write.is_empty(), "--write"),
         (!options.keep.is_empty(), "--keep"),
         (options.pids.is_some(), "--pids"),
         (options.cpus.is_some(), "--cpus"),

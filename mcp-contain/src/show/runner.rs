@@ -80,7 +80,7 @@ const RUNNERS: &[Runner] = &[
         "mcp-contain",
         "run host",
         "--containers --exclusive --hardened --lazy --no-direct --no-mark --restart",
-        "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require --watch",
+        "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require --watch --write",
     ),
 ];
 

@@ -63,13 +63,14 @@ fn seen(client: &[PathBuf], home: &Path, tool: &str, command: &[PathBuf]) -> Val
 }
 
 fn relayed(server: &[PathBuf]) -> Vec<PathBuf> {
-    let words = ["--lazy", "--idle", "1m", "--restart"].map(PathBuf::from);
-    [
-        &[PathBuf::from(env!("CARGO_BIN_EXE_mcp-contain"))],
-        &words[..],
-        server,
-    ]
-    .concat()
+    behind("--lazy --idle 1m --restart", server)
+}
+
+/// The server behind this crate's program with these options.
+fn behind(options: &str, server: &[PathBuf]) -> Vec<PathBuf> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_mcp-contain"));
+    let words: Vec<_> = options.split(' ').map(PathBuf::from).collect();
+    [&[program], &words[..], server].concat()
 }
 
 fn the_same_is_seen(server: &[PathBuf], tool: &str) {
@@ -79,6 +80,11 @@ fn the_same_is_seen(server: &[PathBuf], tool: &str) {
         for time in ["an empty cache", "a full cache"] {
             let through = seen(&client, home.path(), tool, &relayed(server));
             assert_eq!(through, bare, "{name}, {time}");
+        }
+        if mcp_guardian::hardened::refusal(true, true).is_none() {
+            let restricted = behind("--hardened --write default", server);
+            let through = seen(&client, home.path(), tool, &restricted);
+            assert_eq!(through, bare, "{name}, restricted");
         }
         // From the cache alone.
         let bare = seen(&client, home.path(), "-", server);

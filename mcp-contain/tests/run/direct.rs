@@ -199,3 +199,39 @@ fn the_runner_explains_what_the_package_does_not_have() {
         assert_eq!(output.status.code(), Some(3));
     }
 }
+
+#[test]
+fn a_server_with_a_list_of_writes_repeats_a_record_and_makes_none() {
+    if mcp_guardian::hardened::refusal(false, true).is_some() {
+        return println!("NOT TESTED: no Landlock");
+    }
+    let home = Home::new();
+    fs::create_dir(home.path("tmp")).unwrap();
+    for line in ["npx server a", "uvx server a"] {
+        let listed = || {
+            // The count of runs is kept in the home.
+            let mut command = home.command(&format!(
+                "--write default --write {} {line}",
+                home.path("").display()
+            ));
+            command.env("TMPDIR", home.path("tmp"));
+            home.run(&mut command)
+        };
+        for _ in 0..2 {
+            let (output, has_run) = listed();
+            assert!(
+                has_run && output.status.code() == Some(7),
+                "{line}: {output:?}"
+            );
+        }
+        assert!(
+            home.run(home.command(line).env("TMPDIR", home.path("tmp")))
+                .1
+        );
+        let (output, has_run) = listed();
+        assert!(
+            !has_run && output.status.code() == Some(7),
+            "{line}: {output:?}"
+        );
+    }
+}

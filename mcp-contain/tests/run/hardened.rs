@@ -25,18 +25,23 @@ echo done >>log
 printf . >&9; while :; do read never <&8; done";
 
 #[test]
-fn without_landlock_no_hardened_server_is_started() {
-    let words = ["--hardened", "sh", "-c", "echo started >&2"];
-    let mut command = wrapped(&words);
-    // SAFETY: it makes two system calls, and does not allocate.
-    unsafe { command.pre_exec(without_landlock) };
-    let (status, said) = Server::start(&mut command, Streams::Pipes).ended();
-    assert_eq!(
-        (status.code(), said.lines().count()),
-        (Some(125), 1),
-        "{said}"
-    );
-    assert!(said.contains("PID namespace"), "{said}");
+fn without_landlock_no_restricted_server_is_started() {
+    for (option, remedy) in [
+        ("--hardened", "PID namespace"),
+        ("--write=/tmp", "Linux 6.2"),
+    ] {
+        let words = [option, "sh", "-c", "echo started >&2"];
+        let mut command = wrapped(&words);
+        // SAFETY: it makes two system calls, and does not allocate.
+        unsafe { command.pre_exec(without_landlock) };
+        let (status, said) = Server::start(&mut command, Streams::Pipes).ended();
+        assert_eq!(
+            (status.code(), said.lines().count()),
+            (Some(125), 1),
+            "{said}"
+        );
+        assert!(said.contains(remedy), "{said}");
+    }
 }
 
 /// Has the kernel say that it has no Landlock, by a filter of seccomp(2).

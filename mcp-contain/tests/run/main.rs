@@ -22,6 +22,7 @@ mod not_kept;
 mod options;
 mod report;
 mod terminal;
+mod writable;
 
 /// The options of the level of containment.
 const LEVEL: &[&str] = &[];
