@@ -50,9 +50,9 @@ mod wrapper;
 pub use contained::{Contained, ContainedChild};
 #[cfg(target_os = "linux")]
 pub use login::login_path;
-#[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use mcp_guardian::limits::Limits;
+#[cfg(target_os = "linux")]
 pub use orphans::{known as inventory, ring as history};
 #[cfg(target_os = "linux")]
 pub use plan::containment;
