@@ -1,12 +1,15 @@
 //! Real servers through the clients of the SDKs: what a host sees is the same with and without a relay, with
 //! an empty cache and with a full one.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::host::{DEADLINE, within};
+use crate::host::{DEADLINE, Streams, within};
+use crate::session::{Place, Session};
 
 fn installed(name: &str) -> PathBuf {
     let home = std::env::var_os("MCP_LIFECYCLE_TEST_TOOLS").map(PathBuf::from);
@@ -129,6 +132,75 @@ fn server_time_is_seen_as_without_a_relay() {
         let seen = seen(client, home.path(), "-", &relayed(&server));
         assert!(seen.to_string().contains(era), "{name}: {seen}");
     }
+}
+
+#[test]
+fn a_session_goes_on_with_another_server_of_npm_and_pypi() {
+    let everything =
+        installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let python = installed("python/bin/python");
+    let time = json!({"name": "get_current_time", "arguments": {"timezone": "UTC"}});
+    let echo = json!({"name": "echo", "arguments": {"message": "hi"}});
+    let everything = ["node", everything.to_str().unwrap(), "stdio"];
+    let clock = [python.to_str().unwrap(), "-m", "mcp_server_time"];
+    for (option, command, call) in [("--lazy", everything, echo), ("--restart", clock, time)] {
+        let place = Place::new();
+        let name = format!("real-{}", std::process::id());
+        let source = place.alive.file("source");
+        std::fs::write(&source, "").unwrap();
+        let watch = ["--watch", source.to_str().unwrap()];
+        let words = [&[option, "--name", &name], &watch[..], &command].concat();
+        let mut session = Session::start(&place, &words, Streams::Pipes);
+        // An interpreter is started.
+        session.patience = 4 * DEADLINE;
+        session.open();
+        let told = |session: &mut Session, method: &str, params: &Value| {
+            let id = session.ask(method, params.clone());
+            // Some servers log, and tell of lists that they have made.
+            let lines = std::iter::repeat_with(|| session.line());
+            let mut answers = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+            let answer = answers.find(|answer| answer["id"] == id).unwrap();
+            assert!(answer["result"].is_object(), "{answer}");
+            answer["result"].clone()
+        };
+        let tools = told(&mut session, "tools/list", &json!({}));
+        told(&mut session, "tools/call", &call);
+        let mut ids = BTreeSet::new();
+        for change in ["restart", "watch"] {
+            let running = ids_of(&place);
+            assert!(running.len() == 1 && ids.is_disjoint(&running), "{change}");
+            ids.extend(running);
+            if change == "restart" {
+                let output = place.wrapped(&["restart", &name]).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(said.contains("nothing of it is left"), "{said}");
+            } else {
+                // One change, however long it takes.
+                place.write("new", "changed");
+                std::fs::rename(place.alive.file("new"), &source).unwrap();
+                let end = Instant::now() + DEADLINE;
+                while !ids.is_disjoint(&ids_of(&place)) {
+                    assert!(Instant::now() < end, "it is not ended");
+                }
+            }
+            assert_eq!(told(&mut session, "tools/list", &json!({})), tools);
+            told(&mut session, "tools/call", &call);
+        }
+        session.server.stdin = None;
+        assert!(session.server.ended().0.success());
+    }
+}
+
+/// The servers of a place, by their IDs.
+fn ids_of(place: &Place) -> BTreeSet<String> {
+    let output = place.wrapped(&["ps", "--json"]).output().unwrap();
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let servers = seen["servers"].as_array().unwrap();
+    // Those of other tests, too, are this user's.
+    let name = format!("real-{}", std::process::id());
+    let own = servers.iter().filter(|server| server["name"] == *name);
+    own.map(|server| server["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -98,6 +99,8 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) server: Server,
+    /// The time for a line.
+    pub(crate) patience: Duration,
     lines: mpsc::Receiver<String>,
     next: u64,
 }
@@ -119,6 +122,7 @@ impl Session {
         });
         Self {
             server,
+            patience: DEADLINE,
             lines,
             next: 0,
         }
@@ -131,7 +135,9 @@ impl Session {
 
     /// The next line, in time.
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(DEADLINE).expect("a line in time")
+        self.lines
+            .recv_timeout(self.patience)
+            .expect("a line in time")
     }
 
     /// Sends a request, and returns its id.
