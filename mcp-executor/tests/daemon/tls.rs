@@ -102,7 +102,8 @@ async fn a_certificate_of_ones_own_carries_a_server_and_a_stranger_is_not_truste
     // The proof of its end is given time.
     let policy = without_haste().straggler_grace(Duration::from_secs(30));
     let report = server.end(&policy).await.unwrap();
-    assert!(report.was_graceful(), "{report}");
+    assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
+    assert_eq!(report.gone.swept_count, 0, "{report}");
 }
 
 /// The one mistake with URLs that everybody makes.

@@ -115,15 +115,6 @@ impl TerminationReport {
     pub fn ended_in(&self) -> Option<Phase> {
         self.phases.last().map(|record| record.phase)
     }
-
-    /// Returns whether the server ended without a signal and left nothing behind.
-    pub fn was_graceful(&self) -> bool {
-        self.gone.swept_count == 0
-            && self
-                .phases
-                .iter()
-                .all(|r| matches!(r.phase, Phase::CloseStdin | Phase::Stragglers))
-    }
 }
 
 impl fmt::Display for TerminationReport {

@@ -145,7 +145,7 @@ async fn a_line_of_a_mebibyte_and_stderr_beside_it_arrive_whole() {
     let text = answer["content"][0]["text"].as_str().unwrap();
     assert_eq!(text.len(), 1 << 20);
     let report = client.shutdown().await.unwrap();
-    assert!(report.was_graceful(), "{report}");
+    assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
     rig.assert_clean().await;
 }
 

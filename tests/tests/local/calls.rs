@@ -262,6 +262,6 @@ fn draining_lets_calls_in_flight_complete() {
             server.step();
         });
         call.await.unwrap().unwrap();
-        assert!(end.unwrap().was_graceful());
+        assert!(support::is_graceful(&end.unwrap()));
     });
 }

@@ -6,7 +6,7 @@ use mcp_lifecycle_core::launch::ExitStatus;
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy, TerminationReport};
 use serde_json::json;
 
-use crate::support::{self, deaf_to_eof, patient, short, test};
+use crate::support::{self, deaf_to_eof, is_graceful, patient, short, test};
 
 /// Starts `args`, blocks in a call, shuts down by this policy, and returns the report
 /// once every process of it is proven dead.
@@ -34,7 +34,7 @@ async fn shut_down_in_flight(
 fn a_polite_server_leaves_at_end_of_file_and_is_not_signalled() {
     test("plain", async |rig| {
         let report = shut_down_in_flight(rig, &["plain"], patient()).await;
-        assert!(report.was_graceful(), "{report}");
+        assert!(is_graceful(&report), "{report}");
         assert_eq!(report.exit, ExitStatus::Code(0));
     });
 }
@@ -43,7 +43,7 @@ fn a_polite_server_leaves_at_end_of_file_and_is_not_signalled() {
 fn a_shell_wrapper_does_not_hide_the_server() {
     test("sh-wrapper", async |rig| {
         let report = shut_down_in_flight(rig, &["sh-wrapper"], patient()).await;
-        assert!(report.was_graceful(), "{report}");
+        assert!(is_graceful(&report), "{report}");
     });
 }
 

@@ -9,7 +9,7 @@ use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_core::client::{CallError, LifecycleClient, ServerConfig, StartError};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
+use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy, TerminationReport};
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -39,6 +39,12 @@ pub(crate) fn runtime() -> Runtime {
 
 pub(crate) fn launcher() -> Arc<dyn ServerLauncher> {
     Arc::new(LocalLauncher::new())
+}
+
+/// Returns whether the server ended without a signal and left nothing behind.
+pub(crate) fn is_graceful(report: &TerminationReport) -> bool {
+    let quiet = [Phase::CloseStdin, Phase::Stragglers];
+    report.gone.swept_count == 0 && report.phases.iter().all(|it| quiet.contains(&it.phase))
 }
 
 /// Runs a test on a runtime that is gone when the census is taken.
