@@ -13,10 +13,10 @@ fn retry_at(verdict: Verdict) -> Time {
 
 #[test]
 fn waits_double_up_to_the_longest() {
-    let policy = RestartPolicy::new().jitter_percent(0).max_restarts(10);
+    let policy = RestartPolicy::new().max_restarts(10);
     let mut restarts = Restarts::new(policy);
     let waits: Vec<_> = (0..8)
-        .map(|_| retry_at(restarts.failed(None, Time::ZERO, 7)).as_secs())
+        .map(|_| retry_at(restarts.failed(None, Time::ZERO, 0)).as_secs())
         .collect();
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
 }
@@ -35,7 +35,7 @@ fn a_server_that_shakes_hands_and_dies_uses_its_budget_up() {
 
 #[test]
 fn a_sustained_uptime_ends_the_series() {
-    let mut restarts = Restarts::new(RestartPolicy::new().jitter_percent(0));
+    let mut restarts = Restarts::new(RestartPolicy::new());
     for _ in 0..4 {
         restarts.failed(None, Time::ZERO, 0);
     }
@@ -78,7 +78,6 @@ fn a_pause_is_shortened_by_thousandths() {
 fn settings_are_brought_within_their_bounds() {
     let policy = RestartPolicy::new().backoff(2 * SECOND, SECOND);
     assert_eq!((policy.initial, policy.max), (2 * SECOND, 2 * SECOND));
-    assert_eq!(policy.jitter_percent(200).jitter_percent, 100);
 }
 
 /// One of the events that may come next.
@@ -95,7 +94,7 @@ enum Input {
 /// Follows one order of events, each a second after the one before.
 fn follow(order: &[Input]) {
     const PAUSES: [u32; 7] = [1, 2, 4, 8, 16, 32, 60];
-    let policy = |budget| RestartPolicy::new().max_restarts(budget).jitter_percent(0);
+    let policy = |budget| RestartPolicy::new().max_restarts(budget);
     let mut restarts = Restarts::new(policy(Some(2)));
     let (mut budget, mut series, mut last) = (Some(2), 0, Time::ZERO);
     for (now, &input) in (1..).map(|now| now * SECOND).zip(order) {
@@ -122,7 +121,7 @@ fn follow(order: &[Input]) {
             Some(budget) if series as u32 > budget => Verdict::Exhausted(Some(now + 600 * SECOND)),
             _ => Verdict::RetryAt(now + PAUSES[series - 1] * SECOND),
         };
-        let verdict = restarts.failed(uptime.map(Duration::from_secs), now, 7);
+        let verdict = restarts.failed(uptime.map(Duration::from_secs), now, 0);
         assert_eq!(verdict, expected, "{order:?}");
         assert_eq!(restarts.failures() as usize, series, "{order:?}");
         assert_eq!(restarts.forget_at(), Some(last + 600 * SECOND), "{order:?}");
@@ -155,11 +154,11 @@ fn every_order_of_failures_keeps_to_the_budget() {
 
 proptest! {
     #[test]
-    fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64, jitter in 0u8..=100) {
-        let policy = RestartPolicy::new().jitter_percent(jitter);
-        let full = delay(&RestartPolicy::new().jitter_percent(0), failures, 0);
+    fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64) {
+        let policy = RestartPolicy::new();
+        let full = delay(&policy, failures, 0);
         let wait = delay(&policy, failures, entropy);
         prop_assert!(wait <= full && full <= policy.max);
-        prop_assert!(wait >= full * u32::from(100 - jitter) / 100);
+        prop_assert!(wait >= full * 4 / 5);
     }
 }

@@ -52,7 +52,7 @@ fn settings(demand: Demand) -> SlotSettings {
         beside: false,
         options: FleetOptions::new()
             .idle_ttl(at(60))
-            .restart(RestartPolicy::new().jitter_percent(0)),
+            .restart(RestartPolicy::new()),
     }
 }
 
@@ -151,8 +151,7 @@ fn refused(table: &mut Table<Quiet>, id: SlotId, deadline: Time, now: Time) -> O
 fn a_waiter_that_no_start_can_serve_is_refused() {
     let mut table = table(8);
     let mut once = settings(Demand::OnDemand);
-    once.options =
-        FleetOptions::new().restart(RestartPolicy::new().jitter_percent(0).max_restarts(1));
+    once.options = FleetOptions::new().restart(RestartPolicy::new().max_restarts(1));
     let id = insert(&mut table, "failed", once, at(0));
     assert_eq!(refused(&mut table, id, at(99), at(0)), None);
     table.ended(id, 1, true, 0, at(10));

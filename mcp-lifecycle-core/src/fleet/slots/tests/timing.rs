@@ -48,7 +48,7 @@ fn a_restart_waits_for_its_time_and_an_exhausted_budget_for_its_own() {
     let mut declared = settings(Demand::Declared);
     declared.options = declared
         .options
-        .restart(RestartPolicy::new().jitter_percent(0).max_restarts(1));
+        .restart(RestartPolicy::new().max_restarts(1));
     let id = insert(&mut table, "a", declared, at(0));
     let mut now = at(0);
     for (generation, state, pause) in [
