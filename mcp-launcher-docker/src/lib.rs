@@ -27,5 +27,5 @@ mod wrapper;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
-pub use options::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
+pub use options::{ContainerOptions, Init, Mount, PullPolicy};
 pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy, Tracked, Tracking};

@@ -17,3 +17,19 @@ pub fn parse(text: &str) -> Option<u64> {
     };
     number.parse::<u64>().ok()?.checked_mul(1 << power)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_powers_of_1024() {
+        assert_eq!(parse("10"), Some(10));
+        assert_eq!(parse("512m"), Some(512 << 20));
+        assert_eq!(parse("2GiB"), Some(2 << 30));
+        assert_eq!(parse("1t"), Some(1 << 40));
+        for wrong in ["m", "1x", "99999999999g"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

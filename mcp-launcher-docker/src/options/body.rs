@@ -14,6 +14,7 @@ use mcp_lifecycle_core::backend::options::{
     INIT_GRACE_MS, LIFECYCLE, OPTION, Ours, SPEC, known, refuse, unreserved,
 };
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
+use mcp_lifecycle_core::size;
 use serde_json::{Map, Value};
 
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin};
@@ -138,7 +139,8 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
     if !options.allow_new_privileges {
         security.push("no-new-privileges".to_owned());
     }
-    let memory = options.memory.map(super::ByteSize::for_engine);
+    let memory = options.memory.as_ref().map(|size| bytes("memory", size));
+    let memory = memory.transpose()?;
     let mounts: Result<Vec<_>, _> = options.mounts.iter().map(mount).collect();
     Ok(HostConfig {
         auto_remove: Some(true),
@@ -162,6 +164,15 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
         readonly_rootfs: Some(options.read_only_root),
         mounts: Some(mounts?),
         ..HostConfig::default()
+    })
+}
+
+fn bytes(option: &str, size: &Value) -> Result<i64, SpecError> {
+    let bytes = size.as_str().map_or(size.as_u64(), size::parse);
+    let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        let problem = "is not a number of bytes; write 1048576, \"512m\" or \"2g\"";
+        invalid(option, format!("{size} {problem}"))
     })
 }
 
@@ -197,10 +208,12 @@ fn mount(mount: &Mount) -> Result<EngineMount, SpecError> {
         }
         Mount::Tmpfs { target, size } => {
             made.typ = Some(MountType::TMPFS);
-            made.tmpfs_options = size.map(|size| MountTmpfsOptions {
-                size_bytes: Some(size.for_engine()),
-                ..MountTmpfsOptions::default()
-            });
+            if let Some(size) = size {
+                made.tmpfs_options = Some(MountTmpfsOptions {
+                    size_bytes: Some(bytes("mounts", size)?),
+                    ..MountTmpfsOptions::default()
+                });
+            }
             target
         }
     };

@@ -2,13 +2,12 @@ mod body;
 mod kinds;
 mod pin;
 
-use std::fmt::Display;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) use body::{Defaults, Plan, plan};
-pub use kinds::ByteSize;
 pub use kinds::{Init, Mount};
 pub use mcp_lifecycle_core::backend::options::PullPolicy;
 
@@ -41,7 +40,7 @@ mcp_lifecycle_core::server_options! {
         mounts: Vec<Mount>,
         network: Option<String>,
         user: Option<String>,
-        memory: Option<ByteSize>,
+        memory: Option<Value>,
         cpus: Option<f64>,
         pids_limit: Option<u32>,
         allow_new_privileges: bool,
@@ -82,11 +81,9 @@ mcp_lifecycle_core::setters! { ContainerOptions:
     bind_writable(source: impl Into<PathBuf>, target: impl Into<PathBuf>) |it| it.mounts.push(bind(source, target, true));
     /// Adds an empty file system in memory, of the engine's default size.
     tmpfs(target: impl Into<PathBuf>) |it| it.mounts.push(Mount::Tmpfs { target: target.into(), size: None });
-    /// Sets the memory limit, swap included: `"512m"`, or a number of bytes.
-    memory(size: impl TryInto<ByteSize, Error: Display>) |it| match size.try_into() {
-        Ok(size) => it.memory = Some(size),
-        Err(error) => it.reject("memory", error.to_string()),
-    };
+    /// Sets the memory limit, swap included: a number of bytes, or `"512m"`, `"2g"`, `"1t"`, in
+    /// powers of 1024 as with `docker run --memory`.
+    memory(size: impl Into<Value>) |it| it.memory = Some(size.into());
     /// Adds a security option of the engine: `seccomp=…`, `label=…`.
     security_opt(option: impl Into<String>) |it| it.security_opt.push(option.into());
     /// Adds fields of the engine's create request: a value that serializes to an object in the
@@ -130,7 +127,7 @@ mod tests {
         };
         let options = || ContainerOptions::new("i");
         for (options, expected) in [
-            (options().memory("lots").cpus(-1.0), "`memory`: `lots`"),
+            (options().memory("lots").cpus(-1.0), "`memory`: \"lots\""),
             (options().cpus(-1.0), "`cpus`"),
             (options().bind("/a", "b"), "`mounts`"),
             (options().pinned(true), "`image`: `i`"),
@@ -177,8 +174,8 @@ mod tests {
         };
         let text = of("imgae", json!("x")).to_string();
         assert!(text.contains("`imgae`"), "{text}");
-        let text = of("memory", json!("lots")).to_string();
-        assert!(text.contains("`memory`"), "{text}");
+        let text = of("cpus", json!("lots")).to_string();
+        assert!(text.contains("`cpus`"), "{text}");
         let text = of("mounts", json!([{"type": "bind"}])).to_string();
         assert!(text.contains("source"), "{text}");
     }
