@@ -65,7 +65,6 @@ pub(crate) fn plan(
     };
     pin::check(&options, Some(&image), options.pinned || defaults.pinned)?;
     let (entrypoint, cmd) = command(spec)?;
-    let stop_signal = options.stop_signal.clone();
     let init = options.init.unwrap_or(defaults.init);
     let grace = Duration::from_millis(options.init_grace_ms.unwrap_or(INIT_GRACE_MS).into());
     let env = environment(spec, host_env)?.into_iter();
@@ -77,7 +76,6 @@ pub(crate) fn plan(
         working_dir: spec.cwd().map(|dir| path("cwd", dir)).transpose()?,
         user: options.user.clone(),
         labels: Some(all_labels(&options, owner)?),
-        stop_signal,
         tty: Some(false),
         // With `stdin_once` the server's stdin ends when the connection ends, also after a host's
         // death.
@@ -150,7 +148,7 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
             maximum_retry_count: None,
         }),
         log_config: Some(HostConfigLogConfig {
-            typ: Some(options.log_driver.as_deref().unwrap_or("none").to_owned()),
+            typ: Some("none".to_owned()),
             config: None,
         }),
         cap_drop: Some(vec!["ALL".to_owned()]),

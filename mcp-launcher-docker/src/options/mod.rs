@@ -45,8 +45,6 @@ mcp_lifecycle_core::server_options! {
         pids_limit: Option<u32>,
         allow_new_privileges: bool,
         security_opt: Vec<String>,
-        log_driver: Option<String>,
-        stop_signal: Option<String>,
     }
 }
 
@@ -68,11 +66,6 @@ mcp_lifecycle_core::setters! { ContainerOptions:
     pids_limit(limit: u32) |it| it.pids_limit = Some(limit);
     /// Sets whether programs may gain privileges by set-uid.
     allow_new_privileges(allow: bool) |it| it.allow_new_privileges = allow;
-    /// Sets the log driver; `none` by default. Others write the protocol's traffic, including
-    /// secrets, to the daemon's disk.
-    log_driver(driver: impl Into<String>) |it| it.log_driver = Some(driver.into());
-    /// Sets the stop signal. The image's if unset, or else SIGTERM.
-    stop_signal(signal: impl Into<String>) |it| it.stop_signal = Some(signal.into());
     /// Adds a mount.
     mount(mount: Mount) |it| it.mounts.push(mount);
     /// Adds a read-only file or directory of the engine's machine.

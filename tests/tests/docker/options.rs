@@ -47,13 +47,12 @@ async fn the_engine_confirms_every_option_of_the_chain() {
         .user("0:0")
         .cap_add("NET_BIND_SERVICE")
         .label("who", "me")
-        .stop_signal("SIGUSR1")
         .create_body(
             json!({"HostConfig": {"ShmSize": 8 << 20, "Ulimits": [{"Name": "nofile", "Soft": 99, "Hard": 99}], "Devices": [
                 {"PathOnHost": "/dev/null", "PathInContainer": "/dev/mcp-null", "CgroupPermissions": "rw"},
             ]}}),
         )
-        .create_body(json!({"Hostname": "mcp", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
+        .create_body(json!({"Hostname": "mcp", "StopSignal": "SIGUSR1", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
     let server = rig
         .launch_by(&rig.launcher(), &rig.spec_with(&options, &["plain"]))
         .await;
