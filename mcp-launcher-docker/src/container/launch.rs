@@ -88,7 +88,7 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
         return Ok(None);
     };
     prepare(job).await?;
-    let image = job.engine.image_facts(job.plan.runs()).await?;
+    let image = job.engine.image_facts(&job.plan.image).await?;
     // An engine on this machine sees its files.
     let is_local = job.engine.endpoint().local_socket().is_some();
     let local = is_local.then_some(&*job.host.ledger);
@@ -99,7 +99,7 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
 pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     let present = match job.pull {
         PullPolicy::Always => false,
-        _ => job.engine.has_image(job.plan.runs()).await?,
+        _ => job.engine.has_image(&job.plan.image).await?,
     };
     match present {
         true => Ok(()),
@@ -111,8 +111,7 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
         return Err(Arc::new(EngineError::Image(format!(
-            "image `{}` is not present, and the pull policy is `never`; pull it first, or choose `missing` or `always`",
-            job.plan.runs()
+            "image `{image}` is not present, and not to be pulled: the pull policy is `never`, or it is named by its ID; pull it first"
         ))));
     }
     let pull = Pull {
@@ -121,17 +120,7 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
         limit: job.pull_limit,
         context: job.context.clone(),
     };
-    job.engine.pull(pull).await?;
-    let Some(expected) = &job.plan.image_id else {
-        return Ok(());
-    };
-    if job.engine.has_image(expected).await? {
-        return Ok(());
-    }
-    let found = job.engine.image_facts(image).await?.id;
-    Err(Arc::new(EngineError::Image(format!(
-        "image `{image}` is not the expected one: it is {found}, and not {expected}"
-    ))))
+    Ok(job.engine.pull(pull).await?)
 }
 
 /// Registers the creation in advance, so that callers can find it.

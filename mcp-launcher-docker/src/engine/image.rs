@@ -21,7 +21,6 @@ const HELPER_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ImageFacts {
-    pub(crate) id: String,
     pub(crate) entrypoint: Option<Vec<String>>,
     pub(crate) cmd: Option<Vec<String>>,
     /// In the engine's terms: `amd64`, `arm64`.
@@ -56,7 +55,6 @@ impl Engine {
         let answer = self.inspect_image(image).await?;
         let config = answer.config.unwrap_or_default();
         Ok(ImageFacts {
-            id: answer.id.unwrap_or_default(),
             entrypoint: config.entrypoint,
             cmd: config.cmd,
             architecture: answer.architecture,

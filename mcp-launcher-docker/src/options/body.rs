@@ -25,7 +25,6 @@ const PIDS: u32 = 512;
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {
     pub(crate) image: String,
-    pub(crate) image_id: Option<String>,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
     pub(crate) supervision: Option<Supervision>,
@@ -33,11 +32,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the image to create from: by ID, so that the tag cannot change in between.
-    pub(crate) fn runs(&self) -> &str {
-        self.image_id.as_deref().unwrap_or(&self.image)
-    }
-
     pub(crate) fn limits_memory(&self) -> bool {
         let host = self.body.host_config.as_ref();
         host.is_some_and(|host| host.memory.is_some())
@@ -63,13 +57,18 @@ pub(crate) fn plan(
         Some(image) if !image.is_empty() => image.to_owned(),
         _ => return Err(invalid("image", "is required: the image to run")),
     };
-    pin::check(&options, Some(&image), options.pinned || defaults.pinned)?;
+    pin::check(&image, options.pinned || defaults.pinned)?;
+    // An ID has no registry.
+    let pull = match pin::is_id(&image) {
+        true => Some(PullPolicy::Never),
+        false => options.pull,
+    };
     let (entrypoint, cmd) = command(spec)?;
     let init = options.init.unwrap_or(defaults.init);
     let grace = Duration::from_millis(options.init_grace_ms.unwrap_or(INIT_GRACE_MS).into());
     let env = environment(spec, host_env)?.into_iter();
     let body = ContainerCreateBody {
-        image: Some(options.image_id.clone().unwrap_or_else(|| image.clone())),
+        image: Some(image.clone()),
         entrypoint,
         cmd,
         env: Some(env.map(|(name, value)| format!("{name}={value}")).collect()),
@@ -90,9 +89,8 @@ pub(crate) fn plan(
     let body = merge(body, &options.create_body)?;
     Ok(Plan {
         image,
-        image_id: options.image_id,
         platform: options.platform,
-        pull: options.pull,
+        pull,
         supervision: (init == Init::Supervised).then_some(Supervision { grace }),
         body,
     })
@@ -100,7 +98,9 @@ pub(crate) fn plan(
 
 /// Checks the options that no specification or launcher can correct.
 pub(super) fn check(options: &ContainerOptions) -> Result<(), SpecError> {
-    pin::check(options, options.image.as_deref(), options.pinned)?;
+    if let Some(image) = &options.image {
+        pin::check(image, options.pinned)?;
+    }
     all_labels(options, HashMap::new())?;
     let body = ContainerCreateBody {
         host_config: Some(host_config(options, options.init.unwrap_or_default())?),

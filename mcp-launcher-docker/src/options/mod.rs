@@ -34,7 +34,6 @@ mcp_lifecycle_core::server_options! {
     /// A value that cannot be parsed, such as a memory of `"lots"`, is an error of the specification's
     /// [`build`](mcp_lifecycle_core::launch::ServerSpecBuilder::build), which names the option.
     ContainerOptions(Init, create_body) {
-        image_id: Option<String>,
         pinned: bool,
         platform: Option<String>,
         mounts: Vec<Mount>,
@@ -49,10 +48,8 @@ mcp_lifecycle_core::server_options! {
 }
 
 mcp_lifecycle_core::setters! { ContainerOptions:
-    /// Sets the required ID of the image: `sha256:` and 64 digits. The image says where to pull it
-    /// from.
-    image_id(id: impl Into<String>) |it| it.image_id = Some(id.into());
-    /// Sets whether the image needs a digest (`name@sha256:…`) or an ID.
+    /// Sets whether the image needs a digest (`name@sha256:…`) or is to be an ID (`sha256:…`) of
+    /// one that is present.
     pinned(pinned: bool) |it| it.pinned = pinned;
     /// Sets the platform, `os[/arch[/variant]]`, for images with several.
     platform(platform: impl Into<String>) |it| it.platform = Some(platform.into());
@@ -124,7 +121,6 @@ mod tests {
             (options().cpus(-1.0), "`cpus`"),
             (options().bind("/a", "b"), "`mounts`"),
             (options().pinned(true), "`image`: `i`"),
-            (options().image_id("i"), "`image_id`"),
             (options().create_body(1), "`create_body`"),
             (
                 options().create_body(json!({"HostConfig": {"x": 1}})),

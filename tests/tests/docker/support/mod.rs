@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Where the socket of the observer is.
-    fn alive_directory(&self) -> PathBuf {
+    pub(crate) fn alive_directory(&self) -> PathBuf {
         let socket = self.alive.address();
         let socket = socket.trim_start_matches("unix:");
         PathBuf::from(socket.trim_end_matches("/s"))
