@@ -28,4 +28,4 @@ mod wrapper;
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
 pub use options::{ContainerOptions, Init, Mount, PullPolicy};
-pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy, Tracked, Tracking};
+pub use wrapper::{ContainerTracker, ReapPolicy, Tracked, Tracking};

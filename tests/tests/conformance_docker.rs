@@ -14,9 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use mcp_launcher_docker::{
-    ContainerOptions, ContainerTracker, DockerLauncher, Endpoint, Init, ProxyMode,
-};
+use mcp_launcher_docker::{ContainerOptions, ContainerTracker, DockerLauncher, Endpoint, Init};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::{FixtureCommand, Kit, Way, main as run};
 use mcp_lifecycle_core::launch::ServerSpec;
@@ -59,7 +57,7 @@ fn main() -> ExitCode {
         // Every server has the proxy, and none of them uses it.
         Kit::new("docker-wrapped", || async {
             ContainerTracker::new(LocalLauncher::new())
-                .proxy(ProxyMode::Always)
+                .require_proxy(true)
                 .ledger_directory(told(LEDGERS))
         })
         .fixture(FixtureCommand::new(|args| {

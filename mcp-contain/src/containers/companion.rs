@@ -9,7 +9,7 @@ use std::process::{self, ExitCode};
 use std::time::Duration;
 use std::{env, io};
 
-use mcp_launcher_docker::{ContainerTracker, ProxyMode, Tracking};
+use mcp_launcher_docker::{ContainerTracker, Tracking};
 use mcp_lifecycle_core::launch::{ErrorChain, InheritEnv, ServerSpec, SpecError};
 use mcp_tree::Wrapper;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -83,12 +83,7 @@ fn attend(order: &Order) -> io::Result<()> {
         .build()?;
     runtime.block_on(async {
         let mut wrapper = UnixStream::from_std(stream)?;
-        let mode = if order.insists {
-            ProxyMode::Always
-        } else {
-            ProxyMode::Auto
-        };
-        let tracker = ContainerTracker::new(()).proxy(mode);
+        let tracker = ContainerTracker::new(()).require_proxy(order.insists);
         let spec = specification(order, directory.ok().as_deref());
         let tracking = match spec {
             // The wrapper adds the context.

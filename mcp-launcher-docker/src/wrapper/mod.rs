@@ -48,18 +48,6 @@ impl ReapPolicy {
     }
 }
 
-/// The cases in which a server gets a proxy to the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum ProxyMode {
-    /// If the server has an engine, local or behind TCP, TLS or ssh (with that feature). An unused
-    /// proxy costs a socket file or two.
-    #[default]
-    Auto,
-    /// Always: a launch fails if it is not possible.
-    Always,
-}
-
 /// Makes any launcher of local processes end the containers that its servers start: `npm exec` that
 /// runs `docker run`, compose, docker-py.
 ///
@@ -94,7 +82,7 @@ pub struct ContainerTracker<L> {
 #[derive(Debug, Clone)]
 struct Settings {
     reap: ReapPolicy,
-    proxy: ProxyMode,
+    required: bool,
     private_mounts: bool,
     last_will: bool,
     ledgers: Place,
@@ -103,8 +91,10 @@ struct Settings {
 mcp_lifecycle_core::setters! { ContainerTracker<L>:
     /// Sets which containers end with their server. Tied ones by default.
     reap(policy: ReapPolicy) |it| it.settings.reap = policy;
-    /// Sets when a server gets a proxy to the engine.
-    proxy(mode: ProxyMode) |it| it.settings.proxy = mode;
+    /// Sets whether a launch fails where its server can have no proxy to the engine. By default such
+    /// a server runs without. An engine is local, or behind TCP, TLS or ssh (with that feature); an
+    /// unused proxy costs a socket file or two.
+    require_proxy(required: bool) |it| it.settings.required = required;
     /// Gives servers their own mount namespace, in which the proxy replaces the engine's socket.
     /// This catches servers that ignore `DOCKER_HOST` or open the socket themselves. Off by
     /// default; Linux only; needs `unshare` and `mount`, and root or user namespaces. Set-uid
@@ -127,7 +117,7 @@ impl<L> ContainerTracker<L> {
             launcher,
             settings: Settings {
                 reap: ReapPolicy::default(),
-                proxy: ProxyMode::default(),
+                required: false,
                 private_mounts: false,
                 last_will: true,
                 ledgers: Place::OfUser,

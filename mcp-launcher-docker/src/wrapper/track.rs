@@ -14,7 +14,7 @@ use super::cli::{self, Cli, Creates};
 use super::nested::{End, Means, Nested};
 use super::proxy::{Additions, Proxy};
 use super::socket;
-use super::{ProxyMode, ReapPolicy, Settings};
+use super::{ReapPolicy, Settings};
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::Engine;
 use crate::host::Host;
@@ -95,8 +95,8 @@ pub(super) fn prepare(
     let creates = spec
         .program()
         .and_then(|program| cli::find(program, spec.args()));
-    let way = choose(settings.proxy, creates, upstream.ok());
-    if way == Way::Untracked && settings.proxy != ProxyMode::Always {
+    let way = choose(settings.required, creates, upstream.ok());
+    if way == Way::Untracked && !settings.required {
         return Ok(Tracking::Untracked(None));
     }
     let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
@@ -113,7 +113,7 @@ pub(super) fn prepare(
         }
         Way::Proxy(engine) => match by_proxy(settings, &host, spec, engine, &mark) {
             Ok(tracked) => tracked,
-            Err(error) if settings.proxy == ProxyMode::Always => {
+            Err(error) if settings.required => {
                 return Err(backend("its containers cannot be tracked")(error));
             }
             Err(error) => {
@@ -153,17 +153,17 @@ fn with_engine_of(
     env
 }
 
-fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
+fn choose(required: bool, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
     let engine = upstream.filter(|endpoint| match endpoint.local_socket() {
         Some(socket) => socket.exists(),
         None => true,
     });
-    match (creates, engine, mode) {
+    match (creates, engine, required) {
         // The command's flags override its environment; podman and nerdctl do not use the engine's
         // API.
         (Some(creates), _, _) if creates.names_engine || !creates.is_docker => Way::Labels(creates),
         // The command's own container can be labelled without a proxy to a remote engine.
-        (Some(creates), Some(engine), ProxyMode::Auto) if engine.local_socket().is_none() => {
+        (Some(creates), Some(engine), false) if engine.local_socket().is_none() => {
             Way::Labels(creates)
         }
         // The proxy labels as well, and has a fence.
@@ -259,7 +259,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let here = || Some(Endpoint::Unix(file.path().to_owned()));
         let far = || Some(Endpoint::Tcp("h:1".into()));
-        let way = |command, upstream| choose(ProxyMode::Auto, creates(command), upstream);
+        let way = |command, upstream| choose(false, creates(command), upstream);
         assert!(matches!(way("npx x", here()), Way::Proxy(_)));
         assert!(matches!(way("docker run i", here()), Way::Proxy(_)));
         assert!(matches!(way("docker -H x run i", here()), Way::Labels(_)));
