@@ -34,7 +34,8 @@ impl Token {
         })
     }
 
-    /// Takes the token from a file that only its owner can read.
+    /// Takes the token from a file that only its owner can read. The file's path is the name of the
+    /// token: it occurs in the log and the metrics, and tokens of one name share a quota.
     pub fn from_file(path: &Path) -> Result<Self, BoxError> {
         let file = path.to_owned();
         let secret = Reloading::new(vec![file.clone()], move || read(&file))?;
@@ -42,14 +43,6 @@ impl Token {
             name: path.to_string_lossy().into(),
             secret: Arc::new(secret),
         })
-    }
-
-    /// Sets another name than the file's. The name is not secret: it occurs in the log and the
-    /// metrics. Tokens of one name share a quota.
-    #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = name.into();
-        self
     }
 
     pub(super) fn name(&self) -> Arc<str> {

@@ -1,6 +1,7 @@
 //! Several tokens: the clients of each have quotas of their own.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use mcp_executor::Token;
 use mcp_launcher_local::LocalLauncher;
@@ -9,6 +10,13 @@ use crate::prelude::*;
 
 const ONE: &str = "the-token-of-one-client";
 const OTHER: &str = "the-token-of-the-other";
+
+fn file(directory: &Path, name: &str, token: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, token).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path
+}
 
 /// Why a launcher starts nothing.
 async fn refusal(launcher: &ExecutorLauncher) -> String {
@@ -22,10 +30,9 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
     let mut limits = Limits::default();
     (limits.max_sessions, limits.max_processes_in_all) = (4, 4);
     let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
-    let tokens = [
-        Token::new(ONE).unwrap().named("one"),
-        Token::new(OTHER).unwrap().named("other"),
-    ];
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = [("one", ONE), ("other", OTHER)]
+        .map(|(name, token)| Token::from_file(&file(directory.path(), name, token)).unwrap());
     let address = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(address, tokens, None).await.unwrap();
     let config = ExecutorLauncher::websocket(listener.url().unwrap());
@@ -78,9 +85,7 @@ async fn the_clients_of_one_token_leave_room_to_those_of_another() {
 async fn the_tokens_of_several_files_open_and_are_in_no_metric() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, token: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, token).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let path = file(directory.path(), name, token);
         path.to_str().unwrap().to_owned()
     };
     let (one, other) = (file("one", ONE), file("other", OTHER));
