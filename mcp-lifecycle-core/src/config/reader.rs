@@ -26,30 +26,17 @@ pub struct ServerSet {
 }
 
 /// An entry that is not launched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "names and messages say it")]
 pub enum Skipped {
-    Remote {
-        server: String,
-    },
-    Disabled {
-        server: String,
-    },
+    #[displaydoc("`{server}` is reached by URL and has nothing to launch")]
+    Remote { server: String },
+    #[displaydoc("`{server}` is disabled")]
+    Disabled { server: String },
     /// The configuration is empty: none of the tables that hold servers is there.
+    #[displaydoc("no servers: expected `mcpServers`, `servers`, `mcp.servers` or `mcp_servers`")]
     NoServers,
-}
-
-impl fmt::Display for Skipped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remote { server } => {
-                write!(f, "`{server}` is reached by URL and has nothing to launch")
-            }
-            Self::Disabled { server } => write!(f, "`{server}` is disabled"),
-            Self::NoServers => ConfigErrorKind::NoServers.fmt(f),
-        }
-    }
 }
 
 impl<'a> ConfigReader<'a> {

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,67 +36,45 @@ pub struct ServerRecord {
 }
 
 /// The state of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the words of a slot")]
 pub enum ServerState {
+    #[displaydoc("queued")]
     Queued,
+    #[displaydoc("starting")]
     Starting,
+    #[displaydoc("ready")]
     Ready,
+    #[displaydoc("ending")]
     Ending,
     /// Not proven gone; the end is retried.
+    #[displaydoc("unproven")]
     Unproven,
+    #[displaydoc("backoff")]
     Backoff,
+    #[displaydoc("exhausted")]
     Exhausted,
 }
 
 /// The reason a server is alive, or still listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the reason has its name")]
 pub enum KeptBy {
+    #[displaydoc("declared")]
     Declared,
+    #[displaydoc("leases")]
     Leases,
     /// A call is in flight, without a lease.
+    #[displaydoc("calls in flight")]
     Calls,
+    #[displaydoc("waiters")]
     Waiters,
+    #[displaydoc("idle time")]
     IdleTime,
+    #[displaydoc("ends: {0}")]
     Ending(EndReason),
+    #[displaydoc("its failures")]
     Memory,
-}
-
-impl ServerState {
-    /// Returns a stable name for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Ending => "ending",
-            Self::Unproven => "unproven",
-            Self::Backoff => "backoff",
-            Self::Exhausted => "exhausted",
-        }
-    }
-}
-
-impl fmt::Display for ServerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl fmt::Display for KeptBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Declared => "declared",
-            Self::Leases => "leases",
-            Self::Calls => "calls in flight",
-            Self::Waiters => "waiters",
-            Self::IdleTime => "idle time",
-            Self::Ending(reason) => return f.pad(&format!("ends: {reason}")),
-            Self::Memory => "its failures",
-        };
-        f.pad(text)
-    }
 }

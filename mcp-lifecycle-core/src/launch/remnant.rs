@@ -2,7 +2,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// A part of a server: a process, a container, a remote process.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
+#[displaydoc("{kind} {id} ({name})")]
 #[non_exhaustive]
 pub struct Remnant {
     /// The kind of part.
@@ -14,16 +15,21 @@ pub struct Remnant {
 }
 
 /// The kinds of [`Remnant`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, displaydoc::Display)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the kind has its name")]
 pub enum RemnantKind {
+    #[displaydoc("process")]
     Process,
+    #[displaydoc("container")]
     Container,
+    #[displaydoc("remote process")]
     RemoteProcess,
     /// A host's record of its servers: a ledger, a locked file.
+    #[displaydoc("record")]
     Record,
     /// Something else: `"pod"`, `"microVM"`.
+    #[displaydoc("{0}")]
     Other(Cow<'static, str>),
 }
 
@@ -52,19 +58,6 @@ impl Remnant {
     /// Creates a host's record of its servers, by its path; `name` tells its owner.
     pub fn record(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(RemnantKind::Record, id, name)
-    }
-}
-
-impl fmt::Display for Remnant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match &self.kind {
-            RemnantKind::Process => "process",
-            RemnantKind::Container => "container",
-            RemnantKind::RemoteProcess => "remote process",
-            RemnantKind::Record => "record",
-            RemnantKind::Other(kind) => kind,
-        };
-        write!(f, "{kind} {} ({})", self.id, self.name)
     }
 }
 

@@ -28,35 +28,21 @@ use super::TerminationPolicy;
 use crate::launch::TerminationSemantics;
 
 /// A rung of the ladder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, displaydoc::Display)]
 #[non_exhaustive]
 pub enum Phase {
     /// Stdin is closed; the server should exit by itself.
+    #[displaydoc("close_stdin")]
     CloseStdin,
     /// The main process has exited; its descendants may follow.
+    #[displaydoc("stragglers")]
     Stragglers,
     /// The server got SIGTERM.
+    #[displaydoc("request_end")]
     RequestEnd,
     /// The server gets SIGKILL.
+    #[displaydoc("force_end")]
     ForceEnd,
-}
-
-impl Phase {
-    /// Returns a stable name for logs and metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CloseStdin => "close_stdin",
-            Self::Stragglers => "stragglers",
-            Self::RequestEnd => "request_end",
-            Self::ForceEnd => "force_end",
-        }
-    }
-}
-
-impl std::fmt::Display for Phase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -251,7 +251,7 @@ pub(super) fn trace(outcome: &TerminationOutcome) {
             identity = %report.identity,
             reason = report.reason.as_str(),
             exit = %report.exit,
-            phase = report.ended_in().map(Phase::as_str),
+            phase = report.ended_in().map(tracing::field::display),
             swept = report.gone.swept_count,
             proof = %list(&report.gone.evidence, "; "),
             containment = %report.containment.mechanism,
