@@ -91,24 +91,16 @@ pub struct LocalLauncherBuilder {
     launcher: LocalLauncher,
 }
 
-impl LocalLauncherBuilder {
+mcp_lifecycle_core::setters! { LocalLauncherBuilder:
     /// Sets the mechanism that holds the processes of a server together.
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.launcher.isolation = isolation;
-        self
-    }
-
+    isolation(isolation: Isolation) |it| it.launcher.isolation = isolation;
     /// Sets how long a server may outlive the host, so that it can save its data.
     ///
     /// Zero by default: when the host is gone (killed, aborted, exited without drops), the server
     /// is killed at once. Otherwise its guardian sends SIGTERM to the tree, and SIGKILL when this
     /// time is over. A living host ends its servers by its own deadlines. A process group has no
     /// guardian, so nothing acts on the host's end; a job object ends with its host at once.
-    pub fn posthumous_grace(mut self, grace: Duration) -> Self {
-        self.launcher.posthumous_grace = grace;
-        self
-    }
-
+    posthumous_grace(grace: Duration) |it| it.launcher.posthumous_grace = grace;
     /// Sets whether servers are kept from their host and their guardian: a server and all its
     /// descendants can signal and trace only each other, cannot leave their cgroup nor change it,
     /// and get no new privileges. `false` by default.
@@ -116,39 +108,28 @@ impl LocalLauncherBuilder {
     /// Linux 6.12; elsewhere launches fail with [`LaunchErrorKind::Containment`]. For a server,
     /// `sudo`, other setuid programs, mounts, and writes to what is created in `/` after its start
     /// do not work.
-    pub fn hardened(mut self, hardened: bool) -> Self {
-        self.launcher.hardened = hardened;
-        self
-    }
-
+    hardened(hardened: bool) |it| it.launcher.hardened = hardened;
     /// Sets what servers and all their descendants may write: these directories and files, with all
     /// below them, from the host's directory, and a few devices. Reading is free. By default, all is
     /// writable.
     ///
     /// Linux 6.2; elsewhere launches fail with [`LaunchErrorKind::Containment`], and where a path is
     /// missing. `docs/containment.md` in the repository says what this does not reach.
-    pub fn writable(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
-        self.launcher.writable = Some(paths.into_iter().map(Into::into).collect());
-        self
-    }
-
+    writable(paths: impl IntoIterator<Item = impl Into<PathBuf>>) |it| {
+        it.launcher.writable = Some(paths.into_iter().map(Into::into).collect());
+    };
     /// Requires a guarantee: where this machine cannot give it, launches fail with
     /// [`LaunchErrorKind::Containment`] instead of falling back.
-    pub fn require(mut self, guarantee: Guarantee) -> Self {
-        self.launcher.required.push(guarantee);
-        self
-    }
-
+    require(guarantee: Guarantee) |it| it.launcher.required.push(guarantee);
     /// Sets whether a server behind `npx`, `npm exec`, `uvx` or `uv tool run` is executed as its
     /// runner has executed it within a day, so that the runner does not stay. `false` by default.
     ///
     /// `mcp-contain` records what a runner executes, if it is in the server's `PATH`; otherwise the
     /// records of earlier starts are used. Without effect on Windows.
-    pub fn direct(mut self, direct: bool) -> Self {
-        self.launcher.direct = direct;
-        self
-    }
+    direct(direct: bool) |it| it.launcher.direct = direct;
+}
 
+impl LocalLauncherBuilder {
     /// Makes the launcher.
     pub fn build(self) -> LocalLauncher {
         self.launcher

@@ -172,19 +172,3 @@ macro_rules! server_options {
         }
     };
 }
-
-/// Generates chained setters: a name, its values, and what it does to `it`.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! setters {
-    ($of:ident$(<$param:ident>)?: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
-        impl$(<$param>)? $of$(<$param>)? {
-            $($(#[$doc])*
-            pub fn $name(mut self, $($value: $type),*) -> Self {
-                let $it = &mut self;
-                $set;
-                self
-            })*
-        }
-    };
-}

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::handshake::Kind;
 use super::{CallOptions, ProtocolPreference, TransportLimits};
-use crate::launch::macros::{debug_fields, setters};
+use crate::launch::macros::{debug_fields, field_setters};
 use crate::launch::{ServerLauncher, ServerSpec};
 use crate::terminate::TerminationPolicy;
 
@@ -74,7 +74,7 @@ impl ServerConfig {
         &self.launcher
     }
 
-    setters! {
+    field_setters! {
         prepare_timeout: Duration,
         startup_timeout: Duration,
         probe_timeout: Duration,

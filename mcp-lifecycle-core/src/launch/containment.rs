@@ -49,6 +49,21 @@ pub struct Containment {
     pub fallback: Option<Cow<'static, str>>,
 }
 
+crate::setters! { Containment:
+    /// Sets the reach of the host's death.
+    #[must_use]
+    host_death(reach: Reach) |it| it.on_host_death = reach;
+    /// Claims that placement is complete before the server's first instruction.
+    #[must_use]
+    atomic_placement() |it| it.placement_is_atomic = true;
+    /// Claims that the server cannot signal or trace its host and what holds it, nor leave that.
+    #[must_use]
+    hardened() |it| it.is_hardened = true;
+    /// Records why a stronger mechanism is not in use.
+    #[must_use]
+    fallback(why: impl Into<Cow<'static, str>>) |it| it.fallback = Some(why.into());
+}
+
 impl Containment {
     /// Creates a containment with this reach on a forced end, and none for the death of the host.
     pub fn new(mechanism: impl Into<Cow<'static, str>>, on_terminate: Reach) -> Self {
@@ -61,34 +76,6 @@ impl Containment {
             writes_are_limited: false,
             fallback: None,
         }
-    }
-
-    /// Sets the reach of the host's death.
-    #[must_use]
-    pub fn host_death(mut self, reach: Reach) -> Self {
-        self.on_host_death = reach;
-        self
-    }
-
-    /// Claims that placement is complete before the server's first instruction.
-    #[must_use]
-    pub fn atomic_placement(mut self) -> Self {
-        self.placement_is_atomic = true;
-        self
-    }
-
-    /// Claims that the server cannot signal or trace its host and what holds it, nor leave that.
-    #[must_use]
-    pub fn hardened(mut self) -> Self {
-        self.is_hardened = true;
-        self
-    }
-
-    /// Records why a stronger mechanism is not in use.
-    #[must_use]
-    pub fn fallback(mut self, why: impl Into<Cow<'static, str>>) -> Self {
-        self.fallback = Some(why.into());
-        self
     }
 
     /// Turns a silent fallback into an error.

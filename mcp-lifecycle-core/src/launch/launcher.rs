@@ -95,6 +95,15 @@ pub struct TerminationSemantics {
     pub containment: Containment,
 }
 
+crate::setters! { TerminationSemantics:
+    /// Claims that closing stdin reaches the server as end of file.
+    #[must_use]
+    stdin_eof() |it| it.stdin_eof = true;
+    /// Claims that the server can be asked to end.
+    #[must_use]
+    polite_signal() |it| it.polite_signal = true;
+}
+
 impl TerminationSemantics {
     /// Creates semantics with nothing but a forced end.
     pub fn new(containment: Containment) -> Self {
@@ -103,20 +112,6 @@ impl TerminationSemantics {
             polite_signal: false,
             containment,
         }
-    }
-
-    /// Claims that closing stdin reaches the server as end of file.
-    #[must_use]
-    pub fn stdin_eof(mut self) -> Self {
-        self.stdin_eof = true;
-        self
-    }
-
-    /// Claims that the server can be asked to end.
-    #[must_use]
-    pub fn polite_signal(mut self) -> Self {
-        self.polite_signal = true;
-        self
     }
 }
 

@@ -7,12 +7,12 @@ macro_rules! settings {
                 Self::default()
             }
 
-            $crate::launch::macros::setters! { $($fields)+ }
+            $crate::launch::macros::field_setters! { $($fields)+ }
         }
     };
 }
 
-macro_rules! setters {
+macro_rules! field_setters {
     ($($field:ident: $type:ty),+ $(,)?) => {$(
         #[doc = concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]
         #[must_use]
@@ -21,6 +21,22 @@ macro_rules! setters {
             self
         }
     )+};
+}
+
+/// Generates chained setters: a name, its values, and what it does to `it`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($of:ident$(<$param:ident>)?: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
+        impl$(<$param>)? $of$(<$param>)? {
+            $($(#[$doc])*
+            pub fn $name(mut self, $($value: $type),*) -> Self {
+                let $it = &mut self;
+                $set;
+                self
+            })*
+        }
+    };
 }
 
 /// Implements `Debug` by some fields, for a type whose others are secret or have none.
@@ -39,4 +55,4 @@ macro_rules! debug_fields {
     };
 }
 
-pub(crate) use {debug_fields, setters, settings};
+pub(crate) use {debug_fields, field_setters, settings};

@@ -112,6 +112,32 @@ pub struct ServerSpecBuilder {
     rejected: Option<SpecError>,
 }
 
+crate::setters! { ServerSpecBuilder:
+    /// Replaces the program and its arguments.
+    command(program: impl Into<OsString>, args: Vec<OsString>) |it| {
+        it.spec.program = Some(program.into());
+        it.spec.args = args;
+    };
+    /// Adds an argument.
+    arg(arg: impl Into<OsString>) |it| it.spec.args.push(arg.into());
+    /// Adds arguments.
+    args(args: impl IntoIterator<Item = impl Into<OsString>>) |it| {
+        it.spec.args.extend(args.into_iter().map(Into::into));
+    };
+    /// Sets an environment variable for the server.
+    env(name: impl Into<OsString>, value: impl Into<OsString>) |it| it.spec.env.set.insert(name.into(), value.into());
+    /// Passes a variable of the host's environment, if it is set.
+    pass_env(name: impl Into<OsString>) |it| it.spec.env.pass.insert(name.into());
+    /// Sets which other variables the server inherits.
+    inherit_env(inherit: InheritEnv) |it| it.spec.env.inherit = inherit;
+    /// Sets the working directory.
+    cwd(dir: impl Into<PathBuf>) |it| it.spec.cwd = Some(dir.into());
+    /// Sets a launcher-specific option.
+    option(name: impl Into<String>, value: serde_json::Value) |it| it.spec.options.insert(name.into(), value);
+    /// Makes [`build`](Self::build) fail with the first error given here.
+    reject(error: SpecError) |it| it.rejected.get_or_insert(error);
+}
+
 impl ServerSpecBuilder {
     fn new(name: String, program: Option<OsString>) -> Self {
         Self {
@@ -125,61 +151,6 @@ impl ServerSpecBuilder {
             },
             rejected: None,
         }
-    }
-
-    /// Replaces the program and its arguments.
-    pub fn command(mut self, program: impl Into<OsString>, args: Vec<OsString>) -> Self {
-        self.spec.program = Some(program.into());
-        self.spec.args = args;
-        self
-    }
-
-    /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
-        self.spec.args.push(arg.into());
-        self
-    }
-
-    /// Adds arguments.
-    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.spec.args.extend(args.into_iter().map(Into::into));
-        self
-    }
-
-    /// Sets an environment variable for the server.
-    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.spec.env.set.insert(name.into(), value.into());
-        self
-    }
-
-    /// Passes a variable of the host's environment, if it is set.
-    pub fn pass_env(mut self, name: impl Into<OsString>) -> Self {
-        self.spec.env.pass.insert(name.into());
-        self
-    }
-
-    /// Sets which other variables the server inherits.
-    pub fn inherit_env(mut self, inherit: InheritEnv) -> Self {
-        self.spec.env.inherit = inherit;
-        self
-    }
-
-    /// Sets the working directory.
-    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.spec.cwd = Some(dir.into());
-        self
-    }
-
-    /// Sets a launcher-specific option.
-    pub fn option(mut self, name: impl Into<String>, value: serde_json::Value) -> Self {
-        self.spec.options.insert(name.into(), value);
-        self
-    }
-
-    /// Makes [`build`](Self::build) fail with the first error given here.
-    pub fn reject(mut self, error: SpecError) -> Self {
-        self.rejected.get_or_insert(error);
-        self
     }
 
     /// Validates and builds.
