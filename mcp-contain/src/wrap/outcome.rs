@@ -1,7 +1,9 @@
 //! Readable outcomes of `wrap`.
 
 use std::fmt::{self, Display};
-use std::path::{Path, PathBuf, absolute};
+use std::path::{PathBuf, absolute};
+
+use mcp_lifecycle_core::launch::quote;
 
 use super::Options;
 use super::find::Place;
@@ -177,18 +179,11 @@ impl Tally {
         match options.files.is_empty() && !options.project {
             true => words.extend(options.host.iter().map(|name| format!("--host {name}"))),
             // `--undo` alone examines the files of hosts, and a project's only in its directory.
-            false => words.extend(self.changed.iter().map(|path| quoted(path))),
+            false => {
+                let whole = |path: &PathBuf| absolute(path).unwrap_or_else(|_| path.clone());
+                words.extend(self.changed.iter().map(|path| quote(whole(path))));
+            }
         }
         words.join(" ")
-    }
-}
-
-fn quoted(path: &Path) -> String {
-    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,".contains(c);
-    match path.chars().all(is_plain) {
-        true => path,
-        false => format!("'{}'", path.replace('\'', "'\\''")),
     }
 }

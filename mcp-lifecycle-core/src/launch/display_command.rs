@@ -70,9 +70,10 @@ fn blank_url(text: &str) -> String {
     blanked().unwrap_or_else(|| text.to_owned())
 }
 
-fn quote(text: impl AsRef<OsStr>) -> String {
+/// Quotes a word for a shell, if it has to be.
+pub fn quote(text: impl AsRef<OsStr>) -> String {
     let text = text.as_ref().to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,*".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.into_owned();
     }
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(shown(&["--api-key=abc"]), "srv --api-key=***");
         assert_eq!(
             shown(&["postgres://me:pw@host/db"]),
-            "srv postgres://me:***@host/db"
+            "srv 'postgres://me:***@host/db'"
         );
     }
 }

@@ -20,6 +20,8 @@ pub(crate) mod spec;
 pub use containment::{Containment, ContainmentUnavailable, Guarantee, Reach};
 pub use context::{LaunchContext, LaunchProgress};
 pub use display_command::DisplayCommand;
+#[doc(hidden)]
+pub use display_command::quote;
 pub use environment::{EnvPolicy, InheritEnv};
 pub use error::{
     BoxError, ErrorChain, LaunchError, LaunchErrorContext, LaunchErrorKind, ReapError, SpecError,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mcp_guardian::identity;
+use mcp_lifecycle_core::launch::quote;
 
 use super::key::{is_of_session, mark_of};
 use super::record::{Record, Surroundings, identities, read, write};
@@ -54,18 +55,14 @@ fn as_shell(script: &OsStr) -> io::Error {
     let Some(this) = this.as_ref().and_then(|it| it.to_str()) else {
         return executed(Command::new("sh").arg("-c").arg(script));
     };
-    let mut whole = OsString::from(format!("{} {NPM_ROLE} ", quoted(this)));
+    let mut whole = OsString::from(format!("{} {NPM_ROLE} ", quote(this)));
     whole.push(script);
     Command::new("sh").arg("-c").arg(whole).exec()
 }
 
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 fn of_npm(pending: &Path, program: &OsStr, arguments: &[OsString]) -> io::Error {
     // By a shell, as for npm, which would stay beside it without `exec`.
-    let script = format!("exec {} \"$@\"", quoted(&program.to_string_lossy()));
+    let script = format!("exec {} \"$@\"", quote(program));
     let words = ["sh", "-c", &script, "sh"].map(str::to_owned);
     let env: BTreeMap<_, _> = env::vars_os().collect();
     let entry = resolve(program, &env, Path::new(".")).ok();
