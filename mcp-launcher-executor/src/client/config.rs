@@ -32,9 +32,6 @@ pub struct ExecServerConfig {
     pub window: usize,
     /// The lease to request from our daemon; its default if `None`.
     pub lease: Option<Duration>,
-    /// Permission to run a helper script on a peer that can neither signal politely nor reach the
-    /// whole tree. `true` by default.
-    pub helper: bool,
 }
 
 #[derive(Clone)]
@@ -81,7 +78,7 @@ impl ExecServerConfig {
             Target::WebSocket { url, .. } => hash(url),
             Target::Command { program, args } => hash(&(program, args)),
         };
-        format!("{place:016x} {}", self.helper)
+        format!("{place:016x}")
     }
 
     pub(super) fn new(target: Target) -> Self {
@@ -96,7 +93,6 @@ impl ExecServerConfig {
             max_frame: 16 << 20,
             window: 256 << 10,
             lease: None,
-            helper: true,
         }
     }
 

@@ -160,10 +160,7 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
             _watch: None,
         });
     }
-    let helper = match config.helper {
-        true => helper::probe(&connection).await,
-        false => None,
-    };
+    let helper = helper::probe(&connection).await;
     let watch = match helper {
         Some(Abilities { detach: true }) => {
             let cookie = format!("{COOKIE}={}-", connection.peer.prefix);
