@@ -91,8 +91,7 @@ impl Audit {
 
     pub(super) fn over(&self, reason: &EndReason, processes: usize) {
         let ((peer, client), session) = (self.client(), &self.session);
-        let reason = reason.as_str();
-        tracing::info!(target: TARGET, session, peer, client, reason, processes, "session over");
+        tracing::info!(target: TARGET, session, peer, client, %reason, processes, "session over");
     }
 }
 

@@ -245,7 +245,7 @@ impl Watcher {
             // Output up to the exit still counts.
             let _ = timeout(rest_of_output(), wire.output_ended.cancelled()).await;
         }
-        wire.cancel_all_and_close(reason.as_str());
+        wire.cancel_all_and_close(&reason.to_string());
         if has_exited {
             // Drain stderr first, so that errors of calls can quote it.
             wait_for(&mut pumps.stderr, rest_of_output()).await;

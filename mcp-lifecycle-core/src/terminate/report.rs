@@ -47,26 +47,6 @@ pub enum EndReason {
     Other(String),
 }
 
-impl EndReason {
-    /// Returns a stable name for logs and metrics.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Shutdown => "shutdown",
-            Self::OwnerDropped => "owner_dropped",
-            Self::ServerExited => "server_exited",
-            Self::OutputClosed => "output_closed",
-            Self::InputClosed => "input_closed",
-            Self::StartFailed => "start_failed",
-            Self::ConfigChanged => "config_changed",
-            Self::Undeclared => "undeclared",
-            Self::Idle => "idle",
-            Self::Evicted => "evicted",
-            Self::ScopeEnded => "scope_ended",
-            Self::Other(reason) => reason,
-        }
-    }
-}
-
 #[cfg(feature = "fleet")]
 impl EndReason {
     pub(crate) fn is_servers_own(&self) -> bool {
@@ -249,7 +229,7 @@ pub(super) fn trace(outcome: &TerminationOutcome) {
         Ok(report) => info!(
             server = %report.server,
             identity = %report.identity,
-            reason = report.reason.as_str(),
+            reason = %report.reason,
             exit = %report.exit,
             phase = report.ended_in().map(tracing::field::display),
             swept = report.gone.swept_count,
@@ -263,7 +243,7 @@ pub(super) fn trace(outcome: &TerminationOutcome) {
             warn!(
                 server = %context.server,
                 identity = %context.identity,
-                reason = context.reason.as_str(),
+                reason = %context.reason,
                 survivors = context.survivors.len(),
                 took_ms = context.took.as_millis() as u64,
                 %error,
