@@ -13,27 +13,21 @@ pub struct LaunchContext {
 
 type Tell = dyn Fn(&LaunchProgress) + Send + Sync;
 
+crate::setters! { LaunchContext:
+    /// Sets the time at which the caller drops the launch.
+    #[must_use]
+    with_deadline(deadline: Instant) |it| it.deadline = Some(deadline);
+    /// Sets the callback for each step of a long launch. It must be quick and not block.
+    #[must_use]
+    with_progress(progress: impl Fn(&LaunchProgress) + Send + Sync + 'static) |it| {
+        it.progress = Some(Arc::new(progress));
+    };
+}
+
 impl LaunchContext {
     /// Creates a context with no deadline and no progress callback.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Sets the time at which the caller drops the launch.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
-    /// Sets the callback for each step of a long launch. It must be quick and not block.
-    #[must_use]
-    pub fn with_progress(
-        mut self,
-        progress: impl Fn(&LaunchProgress) + Send + Sync + 'static,
-    ) -> Self {
-        self.progress = Some(Arc::new(progress));
-        self
     }
 
     /// Returns the time at which the caller drops the launch, which a launcher does not enforce.

@@ -50,6 +50,26 @@ pub struct Gone {
     pub reported: Vec<Remnant>,
 }
 
+crate::setters! { Gone:
+    /// Adds evidence, without duplicates.
+    #[must_use]
+    evidence(evidence: Evidence) |it| {
+        if !it.evidence.contains(&evidence) {
+            it.evidence.push(evidence);
+        }
+    };
+    /// Adds remnants that were left alone.
+    #[must_use]
+    reported(reported: impl IntoIterator<Item = Remnant>) |it| it.reported.extend(reported);
+    /// Adds remnants that had to be swept.
+    #[must_use]
+    swept(swept: impl IntoIterator<Item = Remnant>) |it| {
+        let before = it.swept.len();
+        it.swept.extend(swept);
+        it.swept_count += it.swept.len() - before;
+    };
+}
+
 impl Gone {
     /// Creates a proof that rests on `evidence`, with nothing swept.
     pub fn proven_by(evidence: Evidence) -> Self {
@@ -59,31 +79,6 @@ impl Gone {
             swept_count: 0,
             reported: Vec::new(),
         }
-    }
-
-    /// Adds evidence, without duplicates.
-    #[must_use]
-    pub fn evidence(mut self, evidence: Evidence) -> Self {
-        if !self.evidence.contains(&evidence) {
-            self.evidence.push(evidence);
-        }
-        self
-    }
-
-    /// Adds remnants that were left alone.
-    #[must_use]
-    pub fn reported(mut self, reported: impl IntoIterator<Item = Remnant>) -> Self {
-        self.reported.extend(reported);
-        self
-    }
-
-    /// Adds remnants that had to be swept.
-    #[must_use]
-    pub fn swept(mut self, swept: impl IntoIterator<Item = Remnant>) -> Self {
-        let before = self.swept.len();
-        self.swept.extend(swept);
-        self.swept_count += self.swept.len() - before;
-        self
     }
 }
 

@@ -140,25 +140,20 @@ pub struct ServerManagerBuilder {
 
 builder!(ServerManager, ServerManagerBuilder);
 
+crate::setters! { ServerManagerBuilder:
+    /// Sets how long calls in flight may continue when their server is replaced or removed. 10 s by
+    /// default.
+    drain(wait: Duration) |it| it.engine.drain = wait;
+    /// Sets how servers with a changed configuration are replaced.
+    replacement(replacement: Replacement) |it| it.replacement = replacement;
+}
+
 impl ServerManagerBuilder {
     fn new(name: String) -> Self {
         Self {
             engine: Settings::new(name, usize::MAX, Duration::from_secs(10)),
             replacement: Replacement::default(),
         }
-    }
-
-    /// Sets how long calls in flight may continue when their server is replaced or removed. 10 s by
-    /// default.
-    pub fn drain(mut self, wait: Duration) -> Self {
-        self.engine.drain = wait;
-        self
-    }
-
-    /// Sets how servers with a changed configuration are replaced.
-    pub fn replacement(mut self, replacement: Replacement) -> Self {
-        self.replacement = replacement;
-        self
     }
 
     /// Sets the handler of the servers' requests (elicitation, sampling, roots) and notifications:

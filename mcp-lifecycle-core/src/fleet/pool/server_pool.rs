@@ -69,25 +69,20 @@ pub struct ServerPoolBuilder {
 
 builder!(ServerPool, ServerPoolBuilder);
 
+crate::setters! { ServerPoolBuilder:
+    /// Sets the number of live servers, including starting and ending ones and those that are not
+    /// proven gone. 256 by default. At the limit the least recently used idle server is evicted.
+    max_live(limit: usize) |it| it.engine.limits.max_live = limit;
+    /// Sets how long calls in flight may continue when their scope ends. Zero by default: they are
+    /// cancelled.
+    drain(wait: Duration) |it| it.engine.drain = wait;
+}
+
 impl ServerPoolBuilder {
     fn new(name: String) -> Self {
         Self {
             engine: Settings::new(name, 256, Duration::ZERO),
         }
-    }
-
-    /// Sets the number of live servers, including starting and ending ones and those that are not
-    /// proven gone. 256 by default. At the limit the least recently used idle server is evicted.
-    pub fn max_live(mut self, limit: usize) -> Self {
-        self.engine.limits.max_live = limit;
-        self
-    }
-
-    /// Sets how long calls in flight may continue when their scope ends. Zero by default: they are
-    /// cancelled.
-    pub fn drain(mut self, wait: Duration) -> Self {
-        self.engine.drain = wait;
-        self
     }
 
     /// Sets the handler of the servers' requests (elicitation, sampling, roots) and notifications:
