@@ -20,7 +20,7 @@ use super::pump::pump;
 use super::quota::Grant;
 use super::restrictions;
 use super::session::{Process, Session, Slot};
-use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult, Stream};
+use crate::protocol::process::{ProcessParams, StartParams, StartResult, Stream};
 use crate::protocol::{
     Params, RequestId, RpcError, code, encode_error, encode_result, path_from_wire,
 };
@@ -178,7 +178,7 @@ async fn launch(
             tracing::debug!(process = process_id, took = ?begun.elapsed(), "started");
             let result = StartResult {
                 process_id,
-                sandbox_type: Some(SandboxType::None),
+                sandbox_type: Some("none".to_owned()),
             };
             session.answer(encode_result(&answer_to, &result));
         }

@@ -26,23 +26,16 @@ pub struct InitializeResult {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct EnvironmentInfo {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor_version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform_os: Option<String>,
     /// The user's shell; codex's client insists on one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<Shell>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_home_dir: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<String>,
     /// The abilities of codex's server beyond processes: none of them is ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
 }
 

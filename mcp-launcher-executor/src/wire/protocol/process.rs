@@ -71,16 +71,7 @@ pub enum Inherit {
 #[serde(rename_all = "camelCase")]
 pub struct StartResult {
     pub process_id: String,
-    pub sandbox_type: Option<SandboxType>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum SandboxType {
-    None,
-    /// One that this version has no name for.
-    #[serde(other)]
-    Other,
+    pub sandbox_type: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
