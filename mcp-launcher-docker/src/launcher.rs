@@ -238,7 +238,7 @@ mcp_lifecycle_core::setters! { DockerLauncherBuilder:
     /// Sets when images are pulled, unless a server sets it. When they are missing, by default.
     /// Private images are pulled with the credentials that `docker login` has stored.
     pull(policy: PullPolicy) |it| it.settings.pull = policy;
-    /// Sets whether images are [pinned](crate::ContainerOptions::pinned). They need not be, by
+    /// Sets whether images need a digest (`name@sha256:…`) or an ID (`sha256:…`). They do not, by
     /// default.
     require_pinned(required: bool) |it| it.settings.pinned = required;
     /// Sets the time limit of a pull; 10 minutes by default. It is independent of the launch's

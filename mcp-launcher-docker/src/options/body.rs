@@ -57,7 +57,7 @@ pub(crate) fn plan(
         Some(image) if !image.is_empty() => image.to_owned(),
         _ => return Err(invalid("image", "is required: the image to run")),
     };
-    pin::check(&image, options.pinned || defaults.pinned)?;
+    pin::check(&image, defaults.pinned)?;
     // An ID has no registry.
     let pull = match pin::is_id(&image) {
         true => Some(PullPolicy::Never),
@@ -98,9 +98,6 @@ pub(crate) fn plan(
 
 /// Checks the options that no specification or launcher can correct.
 pub(super) fn check(options: &ContainerOptions) -> Result<(), SpecError> {
-    if let Some(image) = &options.image {
-        pin::check(image, options.pinned)?;
-    }
     all_labels(options, HashMap::new())?;
     let body = ContainerCreateBody {
         host_config: Some(host_config(options, options.init.unwrap_or_default())?),

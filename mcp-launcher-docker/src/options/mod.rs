@@ -34,7 +34,6 @@ mcp_lifecycle_core::server_options! {
     /// A value that cannot be parsed, such as a memory of `"lots"`, is an error of the specification's
     /// [`build`](mcp_lifecycle_core::launch::ServerSpecBuilder::build), which names the option.
     ContainerOptions(Init, create_body) {
-        pinned: bool,
         platform: Option<String>,
         mounts: Vec<Mount>,
         network: Option<String>,
@@ -48,9 +47,6 @@ mcp_lifecycle_core::server_options! {
 }
 
 mcp_lifecycle_core::setters! { ContainerOptions:
-    /// Sets whether the image needs a digest (`name@sha256:…`) or is to be an ID (`sha256:…`) of
-    /// one that is present.
-    pinned(pinned: bool) |it| it.pinned = pinned;
     /// Sets the platform, `os[/arch[/variant]]`, for images with several.
     platform(platform: impl Into<String>) |it| it.platform = Some(platform.into());
     /// Sets the network: `none`, `host`, `bridge`, or a name. The engine's default if unset.
@@ -120,7 +116,6 @@ mod tests {
             (options().memory("lots").cpus(-1.0), "`memory`: \"lots\""),
             (options().cpus(-1.0), "`cpus`"),
             (options().bind("/a", "b"), "`mounts`"),
-            (options().pinned(true), "`image`: `i`"),
             (options().create_body(1), "`create_body`"),
             (
                 options().create_body(json!({"HostConfig": {"x": 1}})),
