@@ -93,7 +93,6 @@ impl Connection {
             window: Some(window.clamp(LEAST, most)),
             lease_ms: Some(lease.clamp(100, longest)),
             max_frame: Some(limits.max_frame as u64),
-            max_processes: Some(limits.max_processes as u64),
             grace_ms: Some(limits.orphans.longest().as_millis() as u64),
             machine: self.machine(),
             raw_output: wish.raw_output && self.origin != Origin::Stdio,

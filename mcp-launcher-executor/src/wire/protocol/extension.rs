@@ -29,8 +29,6 @@ pub struct Lifecycle {
     pub lease_ms: Option<u64>,
     /// The largest frame that the daemon takes, in bytes. Answer only.
     pub max_frame: Option<u64>,
-    /// The number of processes that a session may have. Answer only.
-    pub max_processes: Option<u64>,
     /// The time that the processes of a session may take to end after its lease, in
     /// milliseconds. Answer only.
     pub grace_ms: Option<u64>,
