@@ -43,11 +43,6 @@ pub enum ExecutorError {
         method: &'static str,
         problem: String,
     },
-    #[error("the executor cannot {what}")]
-    Unsupported {
-        /// Completes the sentence "cannot …".
-        what: &'static str,
-    },
     /// The forced end was requested, but something lives on.
     #[error("{what}")]
     Unproven { what: String },

@@ -37,8 +37,7 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
     let on_host_death = if watched { Reach::Marked } else { Reach::Group };
     let mut containment = Containment::new(mechanism, reach).host_death(on_host_death);
     if helper.is_none() {
-        containment =
-            containment.fallback("no /bin/sh with grep and /proc over there, or it is not wanted");
+        containment = containment.fallback("no /bin/sh with grep and /proc over there");
     }
     let semantics = TerminationSemantics::new(containment);
     match helper {
@@ -171,10 +170,6 @@ impl ProcessTerminator for Plain {
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
-        if !self.has_helper() {
-            let what = "signal politely";
-            return Err(step(ASK)(ExecutorError::Unsupported { what }));
-        }
         let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
         let asked = detached(async move { helper::term(&connection, &cookie).await });
         asked.await.map_err(step(ASK))
