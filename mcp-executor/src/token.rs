@@ -1,4 +1,3 @@
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,11 +88,7 @@ fn read(path: &Path) -> Result<Vec<u8>, BoxError> {
     check(&text.map_err(|error| named(path, error))?)
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({}, ***)", self.name)
-    }
-}
+mcp_lifecycle_core::debug_fields! { Token, it { name: &it.name } }
 
 #[cfg(test)]
 mod tests {

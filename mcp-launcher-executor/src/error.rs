@@ -16,7 +16,7 @@ pub enum ExecutorError {
     Lost { reason: String },
     /// The session has ended, and with it every process but those that the executor reports as not
     /// proven gone.
-    #[error("{reason}{}", Doubt(*unproven))]
+    #[error("{reason}{}", doubt(*unproven))]
     SessionOver {
         reason: String,
         /// The number of processes that are not proven gone. The executor has named them, if that
@@ -55,15 +55,11 @@ impl ExecutorError {
     }
 }
 
-struct Doubt(u64);
-
-impl std::fmt::Display for Doubt {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            0 => Ok(()),
-            1 => f.write_str("; one of its processes is not proven gone"),
-            many => write!(f, "; {many} of its processes are not proven gone"),
-        }
+fn doubt(unproven: u64) -> String {
+    match unproven {
+        0 => String::new(),
+        1 => "; one of its processes is not proven gone".to_owned(),
+        many => format!("; {many} of its processes are not proven gone"),
     }
 }
 
