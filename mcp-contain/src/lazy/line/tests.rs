@@ -73,6 +73,68 @@ fn requests_are_known_by_their_method() {
 }
 
 #[test]
+fn handshakes_and_lists_have_a_key() {
+    for (method, expected) in [
+        ("initialize", Method::Initialize),
+        ("server/discover", Method::Discover),
+        ("tools/list", Method::List("tools")),
+        ("prompts/list", Method::List("prompts")),
+        ("resources/list", Method::List("resources")),
+        ("resources/templates/list", Method::List("resources")),
+    ] {
+        let line = format!("{{\"id\":1,\"method\":\"{method}\",\"params\":{{}}}}");
+        let first = request(&line);
+        assert_eq!(first.method, expected, "{method}");
+        let handshake = first.key.expect(method);
+        let FromHost::Request(second) = of_host(line.as_bytes(), Some(&handshake), None) else {
+            panic!("{method}")
+        };
+        // A list is that of a session.
+        let is_list = matches!(expected, Method::List(_));
+        assert_eq!(second.key == Some(handshake), !is_list, "{method}");
+        let page = line.replace("{}}", "{\"cursor\":\"x\"}}");
+        let is_kept = request(&page).method == expected;
+        assert_eq!(is_kept, !is_list, "{method}");
+    }
+    let plain = request(r#"{"id":1,"method":"ping"}"#);
+    assert_eq!((plain.method, plain.key), (Method::Ping, None));
+    let line = r#"{"id":1,"method":"logging/setLevel","params":{"level":"debug"}}"#;
+    assert_eq!(request(line).method, Method::SetLevel { is_valid: true });
+}
+
+#[test]
+fn a_line_without_a_part_is_another() {
+    for (line, expected) in [
+        (r#"{"method":"notifications/initialized"}"#, "Initialized"),
+        (r#"{"method":"notifications/other"}"#, "Notification"),
+        (r#"{"id":1,"method":"ping","result":{}}"#, "Request("),
+        (
+            r#"{"id":1,"method":"notifications/initialized"}"#,
+            "Request(",
+        ),
+        (r#"{"id":1,"result":{}}"#, "Response("),
+        (r#"{"result":{}}"#, "Other"),
+        ("{}", "Other"),
+    ] {
+        let kind = format!("{:?}", host(line));
+        assert!(kind.starts_with(expected), "{line}: {kind}");
+    }
+    for (line, expected) in [
+        (r#"{"id":1,"method":"ping","result":{}}"#, "Request("),
+        (r#"{"method":"notifications/progress"}"#, "Progress"),
+        (r#"{"method":"notifications/cancelled"}"#, "Other"),
+        (r#"{"method":"notifications/other"}"#, "Other"),
+        (r#"{"id":1}"#, "Other"),
+        (r#"{"result":{}}"#, "Other"),
+        ("{}", "Other"),
+    ] {
+        let kind = format!("{:?}", of_server(line.as_bytes(), |_| true));
+        assert!(kind.starts_with(expected), "{line}: {kind}");
+    }
+    assert!(!response("{}", false).is_error);
+}
+
+#[test]
 fn lines_are_of_their_kind() {
     let bom = request("\u{feff}{\"id\":1,\"method\":\"ping\"}\r\n");
     assert_eq!((&*bom.text, bom.method), (&b"1"[..], Method::Ping));
@@ -142,6 +204,9 @@ fn ids_are_compared_by_value() {
     for (one, other) in [
         ("1", r#""1""#),
         ("1", "1.5"),
+        ("2", "1.5"),
+        ("2", "2.5"),
+        ("18446744073709551615", "18446744073709551614"),
         ("null", r#""null""#),
         ("12345678901234567", "12345678901234568"),
     ] {

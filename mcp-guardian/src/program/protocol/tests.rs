@@ -75,6 +75,58 @@ fn a_listing_is_bounded_and_counts_the_rest() {
 }
 
 #[test]
+fn a_full_listing_is_decoded_and_a_longer_one_is_not() {
+    let mut names = ListingBuilder::new();
+    for pid in 0..LISTING_MAX as u32 {
+        names.push(pid, &[b'x'; COMM_LEN]);
+    }
+    let report = gone(names.finish());
+    let mut message = encoded(report);
+    assert_eq!(Report::decode(&message), Some(report));
+    names.push(1, b"one more process");
+    assert_eq!(encoded(gone(names.finish())).len(), message.len());
+    // The total is large enough for another entry, and the message is not.
+    message[6] = u8::MAX;
+    assert!(Report::decode(&message).is_some());
+    message.extend([1; LISTING_ENTRY]);
+    assert_eq!(Report::decode(&message), None);
+}
+
+#[test]
+fn flags_and_numbers_are_apart() {
+    let descriptors = [
+        CONTROL_FD,
+        CGROUP_PROCS_FD,
+        CGROUP_KILL_FD,
+        LEDGER_FD,
+        LEDGER_DIR_FD,
+        CGROUP_LEAF_FD,
+        RING_FD,
+        COMPANION_FD,
+        GATE_FD,
+        REPORT_FD,
+        RULES_FD,
+    ];
+    let flags = [
+        FLAG_PID_NAMESPACE,
+        FLAG_ORPHAN,
+        FLAG_ALONE,
+        FLAG_OWN_VARIABLE,
+        FLAG_MEMORY,
+        FLAG_FOREGROUND,
+    ];
+    let all = descriptors.map(flag_of).into_iter().chain(flags);
+    let together = all.fold(0, |together, flag| {
+        assert_eq!((flag.count_ones(), together & flag), (1, 0), "{flag:b}");
+        together | flag
+    });
+    assert_eq!(together.count_ones(), 17);
+    for stage in Stage::ALL {
+        assert_eq!(Stage::from_byte(stage as u8), Some(stage));
+    }
+}
+
+#[test]
 fn malformed_reports_are_refused() {
     // Every prefix and every one-byte extension of every valid message, and every tag with bodies
     // of every small length.
