@@ -137,6 +137,7 @@ fn malformed_reports_are_refused() {
             errno: 13,
         }),
         encoded(Report::MainExited { status: 9 }),
+        encoded(Report::Adopted { by: 1 }),
         encoded(gone(ListingBuilder::new().finish())),
     ];
     for message in &valid {
