@@ -4,11 +4,9 @@ mod act;
 mod server;
 mod stream;
 mod wait;
-mod watch;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -19,7 +17,6 @@ pub(super) use server::Shim;
 use server::{Server, describe};
 use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
 pub(crate) use wait::signals;
-use watch::Watch;
 
 use super::cache::Cache;
 use super::decision::Relay;
@@ -35,7 +32,6 @@ pub(super) struct Edge {
     began: Instant,
     signals: SignalFd,
     host: Option<OwnedFd>,
-    watch: Option<Watch>,
 
     input: Option<Stream>,
     from_host: Lines,
@@ -62,11 +58,9 @@ impl Edge {
         cache: Cache,
         shim: Shim,
         host: Option<OwnedFd>,
-        watched: &[PathBuf],
     ) -> io::Result<Self> {
         let mask = signals();
         mask.thread_block()?;
-        let watch = (!watched.is_empty()).then(|| Watch::new(watched));
         Ok(Self {
             relay: Relay::new(policy.clone()),
             cache,
@@ -75,7 +69,6 @@ impl Edge {
             began: Instant::now(),
             signals: SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
             host,
-            watch: watch.transpose()?,
             input: Some(Stream::standard(io::stdin().as_fd(), true)?),
             from_host: Lines::default(),
             hung_up: None,
