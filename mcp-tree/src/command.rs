@@ -88,6 +88,29 @@ impl Command {
         })
     }
 
+    /// Returns the command that runs a text file by a shell.
+    #[cfg(target_os = "linux")]
+    pub fn by_shell(&self) -> Option<Self> {
+        use std::io::Read as _;
+        const SHELL: &str = "/bin/sh";
+        let mut start = [0; 128];
+        let mut file = std::fs::File::open(&self.program).ok()?;
+        let len = file.read(&mut start).ok()?;
+        let line = start.get(..len)?.split(|&byte| byte == b'\n').next()?;
+        if line.contains(&0) || line.starts_with(b"\x7fELF") {
+            return None;
+        }
+        let program = self.program.clone().into_os_string();
+        Some(Self {
+            program: SHELL.into(),
+            arg0: SHELL.into(),
+            args: [&[program], &self.args[..]].concat(),
+            env: self.env.clone(),
+            identity: self.identity.clone(),
+            cwd: None,
+        })
+    }
+
     /// Explains a failure to execute. The program was there a moment ago: its interpreter is
     /// missing.
     pub fn explain(&self, error: std::io::Error) -> LaunchErrorKind {

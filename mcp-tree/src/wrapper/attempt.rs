@@ -5,8 +5,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read as _};
-use std::iter;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -149,7 +148,7 @@ fn exec(
     };
     match start(parent).exec() {
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
-            match script(command) {
+            match command.by_shell() {
                 // A shell runs it, as `execvp` does, and every program that uses it.
                 Some(by_shell) => {
                     let command = &by_shell;
@@ -177,28 +176,6 @@ fn exec(
             && !wrapper.in_foreground
             && wrapper.report.is_none(),
         ..error
-    })
-}
-
-/// Returns the command that runs a text file by a shell.
-fn script(command: &Command) -> Option<Command> {
-    const SHELL: &str = "/bin/sh";
-    let mut start = [0; 128];
-    let len = File::open(&command.program).ok()?.read(&mut start).ok()?;
-    let line = start.get(..len)?.split(|&byte| byte == b'\n').next()?;
-    if line.contains(&0) || line.starts_with(b"\x7fELF") {
-        return None;
-    }
-    let program = command.program.clone().into_os_string();
-    Some(Command {
-        program: SHELL.into(),
-        arg0: SHELL.into(),
-        args: iter::once(program)
-            .chain(command.args.iter().cloned())
-            .collect(),
-        env: command.env.clone(),
-        identity: command.identity.clone(),
-        cwd: None,
     })
 }
 
