@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         may_be_accompanied: may_accompany(options.containers, &options.command),
         path,
     };
-    let edge = Edge::new(policy, cache, shim, host);
+    let edge = Edge::new(policy, cache, shim, host, &options.watch);
     let code = edge.and_then(Edge::run);
     code.map_err(|error| Failure::wrapper(format_args!("the relay failed: {error}")))
 }

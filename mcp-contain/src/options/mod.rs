@@ -9,6 +9,7 @@ use crate::failure::Failure;
 
 /// A server and its containment.
 #[derive(Debug, clap::Parser)]
+#[command(group = clap::ArgGroup::new("relay").args(["lazy", "restart"]).multiple(true))]
 pub(crate) struct Options {
     /// Name of the server in lists
     #[arg(long)]
@@ -85,6 +86,10 @@ pub(crate) struct Options {
     /// Start the server again, at the next request, after it exited by itself
     #[arg(long)]
     pub(crate) restart: bool,
+    /// With --restart or --lazy: start the server again when this file, or one below this directory, has changed. Hidden files,
+    /// `node_modules`, `target` and `__pycache__` are left out. May be given more than once
+    #[arg(long, value_name = "PATH", requires = "relay")]
+    pub(crate) watch: Vec<PathBuf>,
     /// The server: a program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,

@@ -153,6 +153,7 @@ fn refuse(options: &Options) -> Result<(), Failure> {
         (options.in_foreground, "host"),
         (options.lazy, "--lazy"),
         (options.restart, "--restart"),
+        (!options.watch.is_empty(), "--watch"),
         (options.exclusive, "--exclusive"),
         (options.path.is_some(), "--path login"),
         (options.report.is_some(), "--report"),

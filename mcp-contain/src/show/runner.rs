@@ -72,7 +72,7 @@ const RUNNERS: &[Runner] = &[
         "mcp-contain",
         "run host",
         "--containers --exclusive --hardened --lazy --no-direct --no-mark --restart",
-        "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require --write",
+        "--cpus --direct-age --grace --idle --keep --log --memory --name --path --pids --report --require --watch --write",
     ),
 ];
 

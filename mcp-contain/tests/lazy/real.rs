@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -145,7 +146,10 @@ fn a_session_goes_on_with_another_server_of_npm_and_pypi() {
     for (option, command, call) in [("--lazy", everything, echo), ("--restart", clock, time)] {
         let place = Place::new();
         let name = format!("real-{}", std::process::id());
-        let words = [&[option, "--name", &name], &command[..]].concat();
+        let source = place.alive.file("source");
+        std::fs::write(&source, "").unwrap();
+        let watch = ["--watch", source.to_str().unwrap()];
+        let words = [&[option, "--name", &name], &watch[..], &command].concat();
         let mut session = Session::start(&place, &words, Streams::Pipes);
         // An interpreter is started.
         session.patience = 4 * DEADLINE;
@@ -161,14 +165,27 @@ fn a_session_goes_on_with_another_server_of_npm_and_pypi() {
         };
         let tools = told(&mut session, "tools/list", &json!({}));
         told(&mut session, "tools/call", &call);
-        let before = ids_of(&place);
-        let output = place.wrapped(&["restart", &name]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.contains("nothing of it is left"), "{said}");
-        assert_eq!(told(&mut session, "tools/list", &json!({})), tools);
-        told(&mut session, "tools/call", &call);
-        let after = ids_of(&place);
-        assert!(after.len() == 1 && after.is_disjoint(&before), "{after:?}");
+        let mut ids = BTreeSet::new();
+        for change in ["restart", "watch"] {
+            let running = ids_of(&place);
+            assert!(running.len() == 1 && ids.is_disjoint(&running), "{change}");
+            ids.extend(running);
+            if change == "restart" {
+                let output = place.wrapped(&["restart", &name]).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(said.contains("nothing of it is left"), "{said}");
+            } else {
+                // One change, however long it takes.
+                place.write("new", "changed");
+                std::fs::rename(place.alive.file("new"), &source).unwrap();
+                let end = Instant::now() + DEADLINE;
+                while !ids.is_disjoint(&ids_of(&place)) {
+                    assert!(Instant::now() < end, "it is not ended");
+                }
+            }
+            assert_eq!(told(&mut session, "tools/list", &json!({})), tools);
+            told(&mut session, "tools/call", &call);
+        }
         session.server.stdin = None;
         assert!(session.server.ended().0.success());
     }

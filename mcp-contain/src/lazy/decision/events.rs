@@ -34,6 +34,8 @@ pub(in crate::lazy) enum Event<'a> {
     Time,
     /// A request to restart the server.
     Restart,
+    /// A watched file has changed.
+    Changed,
     HostClosed,
     /// A signal to end, which the server receives as well.
     Leave,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::events::{Action, Exit};
+use super::restart::YOUNG;
 use super::{Own, Phase, Relay, error, notification};
 
 /// Uptime after which an end is no failed start.
@@ -23,7 +24,8 @@ impl Relay {
             Phase::Starting => self.handshake_end(),
             _ => self.idle_end(),
         };
-        [self.cut, self.deaf, waiting].into_iter().flatten().min()
+        let all = [self.cut, self.deaf, waiting, self.restart_due()];
+        all.into_iter().flatten().min()
     }
 
     pub(super) fn time(&mut self) {
@@ -37,6 +39,9 @@ impl Relay {
         if self.deaf.is_some_and(is_due) {
             self.deaf = None;
             self.fail("the server has closed its input, and is ended");
+        }
+        if self.restart_due().is_some_and(is_due) {
+            self.restart(now.saturating_sub(self.started) >= YOUNG);
         }
         if let Phase::Waiting(until) = self.phase
             && is_due(until)
@@ -64,12 +69,8 @@ impl Relay {
     }
 
     fn idle_end(&self) -> Option<Duration> {
-        let is_unused = self.phase == Phase::Running
-            && self.flight.is_empty()
-            && self.asked.values().all(|asked| asked.is_over)
-            && self.own.is_empty()
-            && !self.is_kept
-            && !self.is_closed;
+        let is_unused =
+            self.phase == Phase::Running && self.is_at_rest() && !self.is_kept && !self.is_closed;
         let idle = match self.is_legacy {
             true => self.policy.idle_legacy,
             false => self.policy.idle,
@@ -150,9 +151,8 @@ impl Relay {
                 return;
             }
         }
-        match starts_again {
-            true => self.start(),
-            false => self.wake(),
+        if starts_again || !self.held.is_empty() {
+            self.start();
         }
     }
 
@@ -186,6 +186,7 @@ impl Relay {
     pub(super) fn start(&mut self) {
         self.used = self.now;
         self.started = self.now;
+        self.changed = None;
         if self.has_host_closed {
             self.cut = Some(self.grace_end());
         }

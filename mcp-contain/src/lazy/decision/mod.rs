@@ -60,6 +60,8 @@ pub(super) struct Relay {
     is_leaving: bool,
     /// The successor of the ending server is started without a request.
     starts_again: bool,
+    /// The first and the last change of files since the start of the server.
+    changed: Option<(Duration, Duration)>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +130,8 @@ impl Relay {
             Event::InputClosed => self.input_closed(),
             Event::Exited => self.deaf = None,
             Event::Time => self.time(),
-            Event::Restart => self.restart("the server is restarted before it answered"),
+            Event::Restart => self.restart(true),
+            Event::Changed => self.changed.get_or_insert((now, now)).1 = now,
             Event::HostClosed => self.host_closed(),
             Event::Leave => self.leave(),
             Event::Gone(how) => self.gone(how),

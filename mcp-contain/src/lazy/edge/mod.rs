@@ -4,9 +4,11 @@ mod act;
 mod server;
 mod stream;
 mod wait;
+mod watch;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ pub(super) use server::Shim;
 use server::{Server, describe};
 use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
 pub(crate) use wait::signals;
+use watch::Watch;
 
 use super::cache::Cache;
 use super::decision::Relay;
@@ -32,6 +35,7 @@ pub(super) struct Edge {
     began: Instant,
     signals: SignalFd,
     host: Option<OwnedFd>,
+    watch: Option<Watch>,
 
     input: Option<Stream>,
     from_host: Lines,
@@ -58,9 +62,11 @@ impl Edge {
         cache: Cache,
         shim: Shim,
         host: Option<OwnedFd>,
+        watched: &[PathBuf],
     ) -> io::Result<Self> {
         let mask = signals();
         mask.thread_block()?;
+        let watch = (!watched.is_empty()).then(|| Watch::new(watched));
         Ok(Self {
             relay: Relay::new(policy.clone()),
             cache,
@@ -69,6 +75,7 @@ impl Edge {
             began: Instant::now(),
             signals: SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
             host,
+            watch: watch.transpose()?,
             input: Some(Stream::standard(io::stdin().as_fd(), true)?),
             from_host: Lines::default(),
             hung_up: None,

@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use super::Edge;
 use super::server::Server;
 use super::stream::{LINE_MAX, Lines, ROOM, is_patience};
+use super::watch::Watch;
 use crate::lazy::decision::events::Event;
 
 const LADDER: Duration = Duration::from_secs(3);
@@ -31,6 +32,7 @@ fn half_close() -> PollFlags {
 pub(super) enum Of {
     Signals,
     Host,
+    Watch,
     Input,
     Output,
     ServerInput,
@@ -43,6 +45,8 @@ impl Edge {
         if let Some(host) = &self.host {
             what.push((Of::Host, host.as_fd(), PollFlags::POLLIN));
         }
+        let watch = self.watch.iter().map(|watch| watch.inotify.as_fd());
+        what.extend(watch.map(|fd| (Of::Watch, fd, PollFlags::POLLIN)));
         if let Some(input) = &self.input {
             if self.has_room() {
                 what.push((Of::Input, input.as_fd(), PollFlags::POLLIN));
@@ -117,6 +121,8 @@ impl Edge {
                     self.deaf_host();
                     self.asked_to_end(Signal::SIGTERM);
                 }
+                Of::Watch if !self.watch.as_mut().is_some_and(Watch::has_changed) => {}
+                Of::Watch => self.decide(Event::Changed),
                 Of::Input if self.has_room() => self.read_host(),
                 Of::Input => self.hung_up = Some(self.grace_end()),
                 Of::Output if flags.contains(PollFlags::POLLOUT) => self.write_host(),

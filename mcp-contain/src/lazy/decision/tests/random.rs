@@ -23,6 +23,7 @@ pub(super) enum Step {
     Log,
     Crash,
     Restart,
+    Change,
     Wait(u64),
     /// A server whose input was closed ends.
     Leave,
@@ -43,6 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Log),
         1 => Just(Step::Crash),
         1 => Just(Step::Restart),
+        1 => Just(Step::Change),
         4 => (1_u64..700).prop_map(Step::Wait),
         4 => Just(Step::Leave),
     ];
@@ -286,6 +288,9 @@ impl World {
                 assert_eq!(todo, [Action::Pass]);
             }
             Step::Restart => self.restart(),
+            Step::Change => {
+                assert_eq!(self.relay.on(secs(self.now), Event::Changed), []);
+            }
             Step::Crash if self.server.is_some() => self.gone(),
             Step::Leave if self.server == Some(true) => self.gone(),
             Step::Wait(seconds) => {
@@ -295,8 +300,10 @@ impl World {
                     self.reply(at);
                 }
                 self.now += seconds;
+                self.restarts = self.relay.changed.is_some();
                 let todo = self.relay.on_time(secs(self.now));
                 self.act(todo, b"", None);
+                self.restarts = false;
             }
             _ => {}
         }

@@ -142,3 +142,92 @@ fn nothing_is_restarted_that_has_no_successor() {
         [Action::Exit(Exit::Success)]
     );
 }
+
+/// A relay with a server that has run for long.
+fn grown() -> Relay {
+    let mut relay = running();
+    relay.started = secs(1);
+    relay.policy.lazy = false;
+    relay
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn files_that_have_changed_restart_a_server_once_they_are_quiet() {
+    let mut relay = grown();
+    assert_eq!(relay.deadline(), None);
+    relay.on(millis(6000), Event::Changed);
+    relay.on(millis(6200), Event::Changed);
+    assert_eq!(relay.deadline(), Some(millis(6500)));
+    assert_eq!(relay.on_time(millis(6499)), []);
+    assert_eq!(relay.on_time(millis(6500)), [Action::Close]);
+    assert_eq!(relay.deadline(), Some(millis(8500)), "its grace");
+    assert_eq!(relay.on_gone(secs(7), "it ended"), begins_again());
+    // They change all the time.
+    let mut relay = grown();
+    for tenth in 60..160 {
+        relay.on(millis(100 * tenth), Event::Changed);
+        assert_eq!(relay.on_time(millis(100 * tenth)), []);
+    }
+    assert_eq!(relay.deadline(), Some(secs(16)));
+    assert_eq!(relay.on_time(secs(16)), [Action::Close]);
+}
+
+#[test]
+fn what_is_in_flight_is_waited_for_and_not_for_ever() {
+    let question = || FromServer::Request(id(9), Box::from(&b"9"[..]));
+    for (is_asked, is_answered) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut relay = grown();
+        match is_asked {
+            true => drop(relay.on_server(secs(6), question())),
+            false => drop(relay.on_host(secs(6), &line("a"), call(3))),
+        }
+        relay.on(secs(6), Event::Changed);
+        assert_eq!(relay.deadline(), Some(secs(16)));
+        assert_eq!(relay.on_time(secs(7)), []);
+        if !is_answered {
+            let todo = relay.on_time(secs(16));
+            assert_eq!(todo.last(), Some(&Action::Close));
+            assert_eq!(todo.contains(&refused(3)), !is_asked);
+            continue;
+        }
+        match is_asked {
+            true => drop(relay.on_host(secs(8), &line("r"), FromHost::Response(id(9)))),
+            false => drop(relay.on_server(secs(8), answer(3, None))),
+        }
+        assert_eq!(relay.on_time(secs(8)), [Action::Close]);
+    }
+}
+
+#[test]
+fn a_young_server_that_may_have_changed_files_is_started_by_a_request() {
+    for (at, is_young) in [(5999, true), (6000, false)] {
+        let mut relay = grown();
+        relay.on(millis(at - 300), Event::Changed);
+        assert_eq!(relay.on_time(millis(at)), [Action::Close]);
+        let todo = relay.on_gone(millis(at), "it ended");
+        assert_eq!(todo, if is_young { vec![] } else { begins_again() });
+        let todo = relay.on_host(secs(7), &line("a"), call(3));
+        assert_eq!(todo.contains(&Action::Start), is_young);
+    }
+}
+
+#[test]
+fn a_change_is_forgotten_by_what_starts_later() {
+    let mut relay = grown();
+    relay.on(secs(9), Event::Changed);
+    relay.on_gone(secs(9), "it ended");
+    relay.on_host(secs(9), &line("a"), call(3));
+    relay.on_server(secs(9), answer(0, Some(known(0))));
+    relay.on_server(secs(9), answer(1, Some(known(7))));
+    relay.on_server(secs(9), answer(3, None));
+    assert_eq!((relay.deadline(), relay.on_time(secs(99))), (None, vec![]));
+    // Without a server there is nothing to restart.
+    let mut relay = asleep();
+    relay.on(secs(9), Event::Changed);
+    assert_eq!(relay.on_time(secs(10)), []);
+    assert_eq!(relay.deadline(), None);
+}
