@@ -149,7 +149,9 @@ fn a_session_goes_on_with_another_server_of_npm_and_pypi() {
         let source = place.alive.file("source");
         std::fs::write(&source, "").unwrap();
         let watch = ["--watch", source.to_str().unwrap()];
-        let words = [&[option, "--name", &name], &watch[..], &command].concat();
+        // An interpreter on a busy machine ends slowly.
+        let long = ["--grace", "60s"];
+        let words = [&[option, "--name", &name], &watch[..], &long, &command].concat();
         let mut session = Session::start(&place, &words, Streams::Pipes);
         // An interpreter is started.
         session.patience = 4 * DEADLINE;
