@@ -19,6 +19,10 @@ fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
     while let Some(word) = words.next() {
         let so_far = last.map_or(fallback, |(name, _)| name);
         let kind = match last {
+            Some((_, runner)) if runner.pairs(word) => {
+                words.next();
+                Word::Valued
+            }
             Some((_, runner)) if runner.takes_variables() && word.contains('=') => Word::Skipped,
             Some((_, runner)) => runner.word(word),
             None => Word::Operand,
@@ -32,6 +36,9 @@ fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
                 }
             }
             (Word::Verb, _) if !has_verb => has_verb = !Runner::is_group(word),
+            (Word::Operand, _) if !has_verb && last.is_some_and(|(_, it)| it.needs_verb()) => {
+                return so_far;
+            }
             (Word::Operand, Some(runner)) => {
                 (last, has_verb) = (Some((base(word), runner)), false);
             }
@@ -158,11 +165,11 @@ mod tests {
             ("node /srv/me@work/thing/dist/index.js", "thing"),
             ("bash /opt/start.sh SECRET", "start.sh"),
             (
-                "bwrap --ro-bind / / --setenv KEY SECRET -- npx -y thing",
-                "bwrap",
+                "bwrap --ro-bind / / --setenv KEY SECRET --dev /dev --unshare-pid -- npx -y thing",
+                "thing",
             ),
             ("srt --settings /x/srt.json npx -y thing", "thing"),
-            ("codex sandbox -c a=SECRET -- npx thing", "codex"),
+            ("codex sandbox -c a=SECRET -- npx thing", "thing"),
             ("codex mcp-server", "codex"),
         ] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -208,6 +215,7 @@ mod tests {
             ("podman run --pull img SECRET", "podman"),
             ("bunx -p thing SECRET", "bunx"),
             ("uvx --spec SECRET thing", "uvx"),
+            ("bwrap --setenv KEY --SECRET thing", "bwrap"),
             ("srt -c SECRET", "srt"),
             ("pipx run -p SECRET thing", "pipx"),
             ("npx --registry --cache SECRET thing", "npx"),

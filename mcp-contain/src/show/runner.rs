@@ -37,6 +37,12 @@ const ENGINE_VALUED: &str = "-e -m -p -u -v -w --add-host --cap-add --cap-drop -
     --env-file --gpus --hostname --label --memory --mount --name --net --network --platform --publish \
     --security-opt --user --volume --workdir";
 
+const BWRAP_FLAGS: &str = "--as-pid-1 --clearenv --die-with-parent --new-session --share-net --unshare-all \
+    --unshare-cgroup --unshare-ipc --unshare-net --unshare-pid --unshare-user --unshare-uts";
+
+const BWRAP_VALUED: &str = "--cap-add --cap-drop --chdir --dev --dir --gid --hostname --perms --proc --seccomp \
+    --tmpfs --uid --unsetenv";
+
 const RUNNERS: &[Runner] = &[
     runner("node nodejs", "", NODE_FLAGS, "-r --require --import"),
     runner("bun", "run x", "--bun --silent", ""),
@@ -60,7 +66,9 @@ const RUNNERS: &[Runner] = &[
         ENGINE_FLAGS,
         ENGINE_VALUED,
     ),
+    runner("bwrap", "", BWRAP_FLAGS, BWRAP_VALUED),
     runner("srt", "", "-d --debug", "-s --settings"),
+    runner("codex", "sandbox", "", "-C -c --cd --config --profile"),
     runner("sh bash dash", "", "-e -i -l -u -x --login", "-o"),
     runner(
         "env",
@@ -130,6 +138,17 @@ impl Runner {
     /// Returns whether another verb may follow this one.
     pub(crate) fn is_group(verb: &str) -> bool {
         ["container", "tool"].contains(&verb)
+    }
+
+    /// Returns whether this option has two values.
+    pub(crate) fn pairs(&self, word: &str) -> bool {
+        const PAIRS: &str = "--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --setenv --symlink";
+        has(self.names, "bwrap") && has(PAIRS, word)
+    }
+
+    /// Returns whether it is a program of its own without a verb.
+    pub(crate) fn needs_verb(&self) -> bool {
+        has(self.names, "codex")
     }
 
     /// Returns whether it accepts variables before the program.
