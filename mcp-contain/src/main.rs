@@ -19,6 +19,8 @@ mod run;
 mod show;
 #[cfg(unix)]
 mod sys;
+#[cfg(target_os = "linux")]
+mod watch;
 mod wrap;
 
 use std::process::ExitCode;

@@ -4,7 +4,6 @@ mod act;
 mod server;
 mod stream;
 mod wait;
-mod watch;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,12 +18,12 @@ pub(super) use server::Shim;
 use server::{Server, describe};
 use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
 pub(crate) use wait::signals;
-use watch::Watch;
 
 use super::cache::Cache;
 use super::decision::Relay;
 use super::decision::events::{Event, Exit, Policy};
 use super::line;
+use crate::watch::Watch;
 
 #[derive(Debug)]
 pub(super) struct Edge {

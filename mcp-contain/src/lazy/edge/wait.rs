@@ -11,8 +11,8 @@ use nix::sys::signal::{SigSet, Signal};
 use super::Edge;
 use super::server::Server;
 use super::stream::{LINE_MAX, Lines, ROOM, is_patience};
-use super::watch::Watch;
 use crate::lazy::decision::events::Event;
+use crate::watch::Watch;
 
 const LADDER: Duration = Duration::from_secs(3);
 

@@ -13,15 +13,15 @@ use crate::failure::Failure;
 const LEFT_OUT: [&str; 3] = ["node_modules", "target", "__pycache__"];
 
 #[derive(Debug)]
-pub(super) struct Watch {
-    pub(super) inotify: Inotify,
+pub(crate) struct Watch {
+    pub(crate) inotify: Inotify,
     directories: HashMap<WatchDescriptor, PathBuf>,
     paths: Vec<PathBuf>,
 }
 
 impl Watch {
     /// Watches these files, and all below these directories.
-    pub(super) fn new(paths: &[PathBuf]) -> io::Result<Self> {
+    pub(crate) fn new(paths: &[PathBuf]) -> io::Result<Self> {
         let resolved = paths.iter().map(|path| {
             let why = |why| io::Error::other(format!("cannot watch {}: {why}", path.display()));
             fs::canonicalize(path).map_err(why)
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     /// Returns whether something has changed.
-    pub(super) fn has_changed(&mut self) -> bool {
+    pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = On::empty();
         for event in self.inotify.read_events().unwrap_or_default() {
             let named = self.directories.get(&event.wd).zip(event.name);
