@@ -21,8 +21,8 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Watches these files, and all below these directories.
-    pub(crate) fn new(paths: &[PathBuf]) -> io::Result<Self> {
-        let resolved = paths.iter().map(|path| {
+    pub(crate) fn new<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> io::Result<Self> {
+        let resolved = paths.into_iter().map(|path| {
             let why = |why| io::Error::other(format!("cannot watch {}: {why}", path.display()));
             fs::canonicalize(path).map_err(why)
         });

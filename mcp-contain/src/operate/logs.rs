@@ -1,22 +1,29 @@
-//! `logs`: prints what `--log` has kept.
+//! `logs`: prints what `--log` has kept, and what is added.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::json;
 
 use super::{ps, stop};
 use crate::failure::Failure;
 use crate::show::out;
 use crate::show::text::printable;
+use crate::watch::Watch;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The server's name, one of its pids, or its ID, as `ps` shows them, tried in this order
     server: String,
+    /// Go on with what is added, until the server has ended
+    #[arg(long, short, conflicts_with = "json")]
+    follow: bool,
     /// Print the names of the files instead, as JSON
     #[arg(long)]
     json: bool,
@@ -26,7 +33,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let servers = ps::look()?.servers;
     let meant = stop::find(&servers, &options.server, true)?;
     let logs = meant.iter().filter_map(|server| server.log.as_ref());
-    let logs: BTreeSet<_> = logs.collect();
+    let logs: BTreeSet<_> = logs.cloned().collect();
     if logs.is_empty() {
         let name = &options.server;
         return Err(Failure::plain(format_args!(
@@ -34,25 +41,53 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         )));
     }
     let aside = |log: &PathBuf| PathBuf::from(format!("{}.1", log.display()));
-    let files = logs.into_iter().flat_map(|log| [aside(log), log.clone()]);
-    let files: Vec<_> = files.filter(|file| file.exists()).collect();
+    let files = logs.iter().flat_map(|log| [aside(log), log.clone()]);
+    let files = files.filter(|file| !options.json || file.exists());
+    let files: Vec<_> = files.collect();
     if options.json {
         out::json(&json!({"schema": "mcp-contain/logs/1", "files": files}));
+        return Ok(ExitCode::SUCCESS);
     }
-    for file in files.iter().filter(|_| !options.json) {
-        let failed = |error| Failure::plain(format_args!("{}: {error}", file.display()));
-        print(file).map_err(failed)?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let meant = meant.into_iter().filter(|_| options.follow);
+    let running = meant.filter_map(|it| {
+        // It starts a successor with the same log.
+        let relay = stop::relay::of(it).ok();
+        relay.or_else(|| super::hold(it.guardian.or(it.leader)?).ok())
+    });
+    let watch = options.follow.then(|| Watch::new(&logs)).transpose();
+    let printed = watch.and_then(|watch| print(&files, running.collect(), watch));
+    printed.map(|()| ExitCode::SUCCESS).map_err(Failure::plain)
 }
 
-/// Prints a file, a line or a long part of one at a time.
-fn print(path: &Path) -> io::Result<()> {
-    let mut file = BufReader::new(File::open(path)?);
-    let mut line = Vec::new();
-    while file.by_ref().take(1 << 16).read_until(b'\n', &mut line)? > 0 {
-        out::print(printable(&String::from_utf8_lossy(&line)));
-        line.clear();
+/// Prints the files and, while one of these processes runs, what is added.
+fn print(paths: &[PathBuf], mut held: Vec<OwnedFd>, mut watch: Option<Watch>) -> io::Result<()> {
+    let (mut files, mut line) = (HashMap::new(), Vec::new());
+    loop {
+        held.retain(|it| !super::ends_within(it, std::time::Duration::ZERO));
+        for path in paths {
+            let failed = |error| io::Error::other(format!("{}: {error}", path.display()));
+            let file = match File::open(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file.map_err(failed)?,
+            };
+            let number = file.metadata()?.ino();
+            let file = files.entry(number).or_insert_with(|| BufReader::new(file));
+            // Also of one that was moved aside; a line or a long part of one at a time.
+            while file.by_ref().take(1 << 16).read_until(b'\n', &mut line)? > 0 {
+                let shown = printable(&String::from_utf8_lossy(&line));
+                if io::stdout().write_all(shown.as_bytes()).is_err() {
+                    return Ok(());
+                }
+                line.clear();
+            }
+        }
+        files.retain(|_, file| file.get_ref().metadata().is_ok_and(|it| it.nlink() > 0));
+        let Some(watch) = watch.as_mut().filter(|_| !held.is_empty()) else {
+            return Ok(());
+        };
+        let fds = held.iter().map(AsFd::as_fd).chain([watch.inotify.as_fd()]);
+        let fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        poll(&mut fds.collect::<Vec<_>>(), PollTimeout::NONE)?;
+        watch.has_changed();
     }
-    Ok(())
 }

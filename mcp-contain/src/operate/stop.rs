@@ -2,7 +2,7 @@
 //! successor.
 
 mod containers;
-mod relay;
+pub(super) mod relay;
 
 use std::process::ExitCode;
 use std::time::Duration;

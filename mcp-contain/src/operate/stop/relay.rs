@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::operate::{hold, ps};
 
 /// Holds the relay of a server.
-pub(super) fn of(server: &KnownServer) -> Result<OwnedFd, Failure> {
+pub(in crate::operate) fn of(server: &KnownServer) -> Result<OwnedFd, Failure> {
     let parent = server.host.parent.as_ref().map(|(pid, _)| *pid);
     let pid = parent.filter(|_| server.host.is_wrapper);
     let relay = pid.and_then(|pid| hold(pid).ok().filter(|_| is_relay(pid)));
