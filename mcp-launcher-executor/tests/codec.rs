@@ -1,14 +1,20 @@
 //! The codec on what real peers say and on what nobody should.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use bytes::Bytes;
+use mcp_launcher_executor::wire::protocol::extension::longest_reprieve;
 use mcp_launcher_executor::wire::protocol::process::{
-    ClosedNotification, ExitedNotification, OutputNotification, ReadResult, StartParams, Stream,
-    WriteParams,
+    ClosedNotification, ExitedNotification, OutputNotification, ProcessEvent, ReadResult,
+    StartParams, Stream, WriteParams,
 };
 use mcp_launcher_executor::wire::protocol::{
-    Chunk, InitializeResult, Message, RawOutput, RequestId, encode_output, encode_raw_output,
-    encode_request, path_from_wire,
+    Chunk, InitializeResult, MalformedMessage, Message, RawOutput, RequestId, RpcError, code,
+    encode_error, encode_notification, encode_output, encode_raw_output, encode_request,
+    encode_result, path_from_wire,
 };
+use serde_json::json;
 
 /// Lines of a real exchange with codex 0.169, and of older dialects.
 const CORPUS: &str = include_str!("corpus/exchange.jsonl");
@@ -183,4 +189,101 @@ fn a_result_of_null_is_an_empty_object() {
     };
     let object = result.parse::<serde_json::Map<String, serde_json::Value>>();
     assert_eq!(object.map(|it| it.len()), Ok(0));
+}
+
+#[test]
+fn notifications_results_and_errors_are_written() {
+    let id = RequestId::Number(7);
+    let error = RpcError::new(code::LIMIT, "no");
+    let detailed = error.clone().with_data(json!({"kind": "k"}));
+    for (frame, expected) in [
+        (
+            encode_notification("x", &json!({"a": 1})),
+            r#"{"method":"x","params":{"a":1}}"#,
+        ),
+        (
+            encode_result(&id, &json!({"a": 1})),
+            r#"{"id":7,"result":{"a":1}}"#,
+        ),
+        (
+            encode_error(Some(&id), &error),
+            r#"{"id":7,"error":{"code":-32020,"message":"no"}}"#,
+        ),
+        (
+            encode_error(None, &detailed),
+            r#"{"id":-1,"error":{"code":-32020,"message":"no","data":{"kind":"k"}}}"#,
+        ),
+    ] {
+        assert_eq!(frame, expected);
+        message(&frame);
+    }
+}
+
+#[test]
+fn the_data_of_an_error_is_read_unless_it_is_long() {
+    let plain = RpcError::new(1, "m");
+    assert_eq!((plain.kind(), plain.searched()), (None, vec![]));
+    let data = json!({"kind": "not_found", "searched": ["/a", 7, "/b"]});
+    let told = plain.clone().with_data(data);
+    assert_eq!(told.kind(), Some("not_found"));
+    assert_eq!(told.searched(), ["/a", "/b"].map(PathBuf::from));
+    assert_eq!(told.to_string(), "m (code 1)");
+    for (length, is_kept) in [(4096, true), (4097, false)] {
+        let data = format!("\"{}\"", "x".repeat(length - 2));
+        let text = format!(r#"{{"code":1,"message":"m","data":{data}}}"#);
+        let error: RpcError = serde_json::from_str(&text).unwrap();
+        assert_eq!(error.data.is_some(), is_kept, "{length}");
+    }
+    let malformed = RpcError::from(MalformedMessage("what".to_owned()));
+    assert_eq!(malformed.code, code::INVALID_PARAMS);
+    assert!(malformed.message.contains("what"), "{malformed}");
+}
+
+#[test]
+fn codes_are_those_of_the_protocol() {
+    for (code, number) in [
+        (code::INVALID_REQUEST, -32600),
+        (code::METHOD_NOT_FOUND, -32601),
+        (code::INVALID_PARAMS, -32602),
+        (code::INTERNAL, -32603),
+        (code::NOT_FOUND, -32004),
+        (code::SESSION_ATTACHED, -32010),
+        (code::TRANSPORT_CLOSED, -32000),
+        (code::LIMIT, -32020),
+    ] {
+        assert_eq!(code, number);
+    }
+}
+
+#[test]
+fn chunks_are_base64_and_private() {
+    let chunk: Chunk = serde_json::from_str("\"aGk=\"").unwrap();
+    assert_eq!(chunk, Chunk(Bytes::from_static(b"hi")));
+    assert_eq!(format!("{chunk:?}"), "Chunk(2 bytes)");
+    assert_eq!(serde_json::to_string(&chunk).unwrap(), "\"aGk=\"");
+    for wrong in ["\"aGk\"", "\"a\"", "7"] {
+        assert!(serde_json::from_str::<Chunk>(wrong).is_err(), "{wrong}");
+    }
+    let error = serde_json::from_str::<Chunk>("7").unwrap_err();
+    assert!(error.to_string().contains("base64 with padding"), "{error}");
+}
+
+#[test]
+fn streams_and_events_have_names_and_sizes() {
+    let streams = [Stream::Stdout, Stream::Stderr, Stream::Pty];
+    assert_eq!(streams.map(Stream::as_str), ["stdout", "stderr", "pty"]);
+    for stream in streams {
+        let written = serde_json::to_string(&stream).unwrap();
+        assert_eq!(written, format!("\"{}\"", stream.as_str()));
+    }
+    let output = ProcessEvent::Output(Stream::Stdout, Bytes::from_static(b"abc"));
+    assert_eq!((output.bytes(), ProcessEvent::Closed.bytes()), (3, 0));
+}
+
+#[test]
+fn a_lease_runs_over_by_half_and_ten_seconds_at_most() {
+    for (lease, reprieve) in [(4, 2), (20, 10), (3600, 10)] {
+        let [lease, reprieve] = [lease, reprieve].map(Duration::from_secs);
+        assert_eq!(longest_reprieve(lease), reprieve);
+    }
 }

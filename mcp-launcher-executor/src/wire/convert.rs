@@ -92,3 +92,69 @@ fn wire_reach(reach: Reach) -> &'static str {
     let least = REACHES.iter().find(|(_, known)| *known <= reach);
     least.map_or("nothing", |(word, _)| word)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_lifecycle_core::launch::Evidence;
+
+    #[test]
+    fn remnants_keep_their_kind() {
+        for (it, kind) in [
+            (Remnant::container("c", "n"), "container"),
+            (Remnant::remote_process("7", "n"), "process"),
+        ] {
+            let wire = wire_remnant(&it);
+            assert_eq!(wire.kind, kind);
+            assert_eq!(remnant(wire), it);
+        }
+    }
+
+    #[test]
+    fn exits_are_those_of_a_shell() {
+        for (exit, code) in [
+            (ExitStatus::Code(7), 7),
+            (ExitStatus::Signal(15), 143),
+            (ExitStatus::OutOfMemory, 137),
+            (ExitStatus::Unknown, -1),
+        ] {
+            assert_eq!(wire_code(exit), code, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_proof_names_64_remnants_and_counts_all() {
+        let swept = (0..70).map(|it| Remnant::remote_process(it.to_string(), "x"));
+        let gone = Gone::proven_by(Evidence::Reaped).swept(swept);
+        let wire = wire_proof("p", Ok(gone));
+        assert_eq!((&*wire.process_id, wire.failure), ("p", None));
+        assert_eq!((wire.swept.len(), wire.swept_count), (64, 70));
+        assert_eq!(wire.evidence, ["every process was reaped"]);
+        let wire = wire_proof("p", Err(StepError::new("look", "it is dark")));
+        assert!(wire.evidence.is_empty() && wire.swept.is_empty());
+        assert!(wire.failure.is_some_and(|it| it.contains("it is dark")));
+    }
+
+    #[test]
+    fn containment_is_what_the_daemon_says_of_it() {
+        let own = Containment::new("guardian", Reach::Tree);
+        let told = own.clone().atomic_placement().fallback("no cgroup");
+        for (own, is_atomic, fallback) in [(own, false, None), (told, true, Some("no cgroup"))] {
+            let found = containment(&wire_containment(&own));
+            assert_eq!(found.mechanism, "executor: guardian");
+            let reaches = (found.on_terminate, found.on_host_death);
+            assert_eq!(reaches, (Reach::Tree, Reach::Tree));
+            assert_eq!(found.placement_is_atomic, is_atomic);
+            assert_eq!(found.fallback.as_deref(), fallback);
+        }
+        for (own, found) in [
+            (Reach::Container, Reach::Container),
+            (Reach::Marked, Reach::Group),
+            (Reach::Process, Reach::Process),
+            (Reach::Nothing, Reach::Nothing),
+        ] {
+            assert_eq!(reach(wire_reach(own)), found, "{own}");
+        }
+        assert_eq!(reach("everything"), Reach::Nothing);
+    }
+}

@@ -146,4 +146,51 @@ mod tests {
         feed.await.unwrap();
         assert_eq!(seen, ["one\n", "17 bytes", "two\n"]);
     }
+
+    /// Bytes that are there at once, and then end of file.
+    async fn received(bytes: &[u8], limit: usize) -> (Vec<usize>, u64) {
+        let mut link = LineLink::new(bytes, Vec::new(), limit);
+        let mut sizes = Vec::new();
+        while let Some(item) = poll_fn(|cx| link.poll_recv(cx)).await {
+            sizes.push(match item.unwrap() {
+                Incoming::Frame(line) => line.len(),
+                Incoming::TooLarge(size) => size * 1000,
+                Incoming::Alive => unreachable!("lines have no pings"),
+            });
+        }
+        assert!(link.input.len() <= limit, "{} bytes kept", link.input.len());
+        (sizes, link.received())
+    }
+
+    #[tokio::test]
+    async fn a_line_of_the_limit_is_a_frame() {
+        assert_eq!(received(b"1234567\n\n12\n", 8).await, (vec![8, 3], 12));
+        assert_eq!(received(b"12345678\n12\n", 8).await, (vec![9000, 3], 12));
+        assert_eq!(received(&[b'x'; 100], 8).await, (vec![], 100));
+        // One that is read in several pieces, of which the first fills the limit.
+        for more in [0, 1] {
+            let mut line = vec![b'x'; 2 * READ - 1 + more];
+            line.push(b'\n');
+            let size = line.len();
+            let expected = if more == 0 { size } else { size * 1000 };
+            let found = received(&line, 2 * READ).await;
+            assert_eq!(found, (vec![expected], size as u64), "{more}");
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_are_buffered_until_they_are_flushed() {
+        let mut link = LineLink::new(&b""[..], Vec::new(), 8);
+        link.send("one".to_owned()).unwrap();
+        link.send("two".to_owned()).unwrap();
+        assert_eq!((link.buffered(), link.write.len()), (8, 0));
+        poll_fn(|cx| link.poll_flush(cx)).await.unwrap();
+        assert_eq!((link.buffered(), &link.write[..]), (0, &b"one\ntwo\n"[..]));
+        // A writer without room is none that could be waited for.
+        let mut link = LineLink::new(&b""[..], std::io::Cursor::new(Box::<[u8]>::default()), 8);
+        link.send("one".to_owned()).unwrap();
+        let error = poll_fn(|cx| link.poll_flush(cx)).await.unwrap_err();
+        assert!(matches!(error, LinkError::Io(it) if it.kind() == std::io::ErrorKind::WriteZero));
+        assert_eq!(link.buffered(), 4);
+    }
 }
