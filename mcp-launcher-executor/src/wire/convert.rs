@@ -51,10 +51,8 @@ pub fn wire_proof(process_id: &str, proof: Result<Gone, StepError>) -> GoneNotif
 }
 
 pub fn containment(wire: &WireContainment) -> Containment {
-    let (mechanism, reach) = (
-        format!("executor: {}", wire.mechanism),
-        reach(&wire.on_terminate),
-    );
+    let mechanism = format!("executor: {}", wire.mechanism);
+    let reach = reach(&wire.on_terminate);
     // The lease ends what a vanished client leaves, and it ends the whole tree.
     let mut containment = Containment::new(mechanism, reach).host_death(reach);
     if wire.atomic {
