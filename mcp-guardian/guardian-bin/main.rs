@@ -5,6 +5,7 @@
 //!
 //! - the guardian: [`launch`] (in a [`namespace`]), [`supervise`] by the pure [`course`], [`sweep`]
 //!   of the [`tree`]
+//! - [`abandoned`]: what a host leaves behind while it lives
 //! - [`account`]: the report of its start and its end
 //! - [`orphan`]: finds which process inherits the host's orphans
 //! - [`shim`]: the process that a wrapper becomes, by the pure [`ladder`]
@@ -20,6 +21,7 @@
     clippy::multiple_unsafe_ops_per_block
 )]
 
+mod abandoned;
 mod account;
 mod control;
 mod course;

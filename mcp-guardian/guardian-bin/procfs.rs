@@ -4,9 +4,11 @@
 
 use core::cell::OnceCell;
 
-use crate::parse::{Levels, Numbers, numeric_entries};
+use crate::abandoned::{Stream, is_cut_off};
+use crate::parse::{Levels, Numbers, ignores_hangup, numeric_entries};
 use crate::stat::Stat;
-use crate::sys::{self, Errno, Fd, Filled};
+use crate::staying::Staying;
+use crate::sys::{self, Errno, Fd, Filled, PollFd};
 use crate::text::Text;
 
 /// Returns /proc. Opened once, since another could be mounted over it.
@@ -66,6 +68,42 @@ pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
                 each(candidate);
             }
         });
+    }
+}
+
+/// Returns whether a host has abandoned this orphan, which accepts no connections and was not started
+/// to stay (`--keep`, `setsid`, `nohup`).
+pub(crate) fn is_abandoned(pid: u32, host: u32, staying: Staying) -> bool {
+    let (Ok(held), Some(stat)) = (sys::pidfd_open(pid), stat(pid)) else {
+        return false;
+    };
+    if !is_cut_off([0, 1, 2].map(|number| stream(pid, number, &held, host))) || stat.session == pid || staying.has(pid, &stat) {
+        return false;
+    }
+    let (mut status, mut is_listed, mut listens) = ([0; 4096], false, false);
+    numeric_files(Path::new().number(pid.into()).then("/fd"), &mut |fd| {
+        is_listed = true;
+        listens |= sys::pidfd_getfd(&held, fd).is_ok_and(|fd| sys::is_listener(&fd));
+    });
+    let read = open(Path::new().number(pid.into()).then("/status")).and_then(|file| sys::read(&file, &mut status));
+    is_listed && !listens && read.is_ok() && !ignores_hangup(&status)
+}
+
+fn stream(pid: u32, number: u32, held: &Fd, host: u32) -> Stream {
+    let target = |pid: u32| {
+        let mut target = [0; 32];
+        let link = sys::read_link_in(own()?, Path::new().number(pid.into()).then("/fd/").number(number.into()).c_str(), &mut target);
+        link.map(|_| target)
+    };
+    match target(pid) {
+        Err(_) => Stream::Open,
+        Ok(is) if !is.starts_with(b"pipe:[") && !is.starts_with(b"socket:[") || target(host) == Ok(is) => Stream::Other,
+        Ok(_) => {
+            let copy = sys::pidfd_getfd(held, number);
+            let mut fds = [PollFd::readable(copy.as_ref().ok()).not_readable()];
+            sys::poll(&mut fds, Some(0));
+            if fds[0].hung_up() { Stream::Closed } else { Stream::Open }
+        }
     }
 }
 

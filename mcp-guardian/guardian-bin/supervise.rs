@@ -1,15 +1,20 @@
 //! The event loop: receives events and carries out decisions.
 
+use crate::abandoned::{Act, Looks};
 use crate::control::{Control, Received};
 use crate::course::Course;
 use crate::ending::{self, Ended, Ending};
 use crate::launch::{Outcome, Server};
+use crate::procfs;
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
 use crate::staying::Staying;
 use crate::swept::Swept;
 use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal};
 use crate::tree::Tree;
+
+/// Pause between two looks at orphans.
+const LOOKS: u64 = 5_000_000_000;
 
 pub(crate) struct Supervisor {
     server: Server,
@@ -27,6 +32,8 @@ pub(crate) struct Supervisor {
     main_exit: Option<i32>,
     heard_inside: bool,
     signalled: Option<u64>,
+    /// Only beside a host, which starts more than one server.
+    looks: Option<Looks>,
 }
 
 impl Supervisor {
@@ -35,6 +42,7 @@ impl Supervisor {
             sys::exit(crate::EXIT_USAGE)
         };
         Self {
+            looks: server.params.in_foreground.then(Looks::default),
             host: server.host.take(),
             sweep: Sweep::new(tree, server.params.cgroup_kill.take()),
             leader: Some(server.pid),
@@ -71,6 +79,7 @@ impl Supervisor {
                 sys::exit(self.exit_code())
             }
             self.kill_if_due();
+            self.end_abandoned();
         }
     }
 
@@ -82,7 +91,7 @@ impl Supervisor {
             PollFd::readable(self.starting.as_ref().map(|_| &self.server.outcome)),
             PollFd::readable(self.inside()),
         ];
-        let until = self.course.alarm();
+        let until = self.course.alarm().or(self.looks.as_ref().map(|looks| looks.due));
         sys::poll(&mut fds, until.map(|until| until.saturating_sub(sys::now())));
         let [control, host, children, _, inside] = fds;
         if children.ready() {
@@ -189,7 +198,7 @@ impl Supervisor {
 
     fn reap(&mut self) {
         loop {
-            let named = self.course.is_sweeping();
+            let named = self.course.is_sweeping() || self.looks.is_some();
             let reaped = match &mut self.swept {
                 Some(swept) => swept.reap(named),
                 None => return,
@@ -212,7 +221,7 @@ impl Supervisor {
             self.hear_inside();
             self.leader = None;
             self.main_exited(status);
-        } else if self.course.is_sweeping()
+        } else if (self.looks.as_mut().is_some_and(|looks| looks.reaped(pid)) || self.course.is_sweeping())
             && let Some(swept) = &mut self.swept
         {
             swept.count(pid);
@@ -290,6 +299,25 @@ impl Supervisor {
             let reached = self.sweep.kill(self.leader, self.server.params.record.cgroup());
             self.course.round_reached(reached, sys::now());
         }
+    }
+
+    fn end_abandoned(&mut self) {
+        let (now, grace, tree) = (sys::now(), self.server.params.grace, &self.sweep.tree);
+        let Some(looks) = self.looks.as_mut().filter(|looks| now >= looks.due) else { return };
+        looks.due = now.saturating_add(LOOKS);
+        let Some(host) = self.leader.filter(|_| !self.course.is_sweeping()) else { return };
+        procfs::children(tree.me, &mut |pid| {
+            let Some(orphan) = Pid::new(pid).filter(|&pid| pid != host && sys::is_own_child(pid)) else { return };
+            if !procfs::is_abandoned(pid, host.get(), tree.staying) {
+                return;
+            }
+            let signals = match looks.found(pid, now, grace) {
+                Act::Wait => &[][..],
+                Act::Ask => &[Signal::TERM, Signal::CONT],
+                Act::Kill => &[Signal::KILL],
+            };
+            signals.iter().for_each(|&signal| drop(sys::kill(orphan, signal)));
+        });
     }
 
     fn ending(&self, emptied: bool, out_of_memory: bool, swept: &Swept) -> Ending {

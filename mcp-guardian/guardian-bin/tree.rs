@@ -60,7 +60,7 @@ impl Process {
 pub(crate) struct Tree {
     len: usize,
     dead: usize,
-    staying: Staying,
+    pub(crate) staying: Staying,
     pub(crate) me: u32,
     /// The server's own process, which never stays.
     leader: u32,

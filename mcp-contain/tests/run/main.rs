@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod abandoned;
 mod bad_input;
 mod bytes;
 #[expect(dead_code, reason = "what the other tests need")]

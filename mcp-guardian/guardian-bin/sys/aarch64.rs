@@ -29,6 +29,7 @@ pub(super) mod nr {
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const PREAD64: usize = 67;
+    pub const READLINKAT: usize = 78;
     pub const PPOLL: usize = 73;
     pub const SIGNALFD4: usize = 74;
     pub const EXIT_GROUP: usize = 94;
@@ -48,6 +49,7 @@ pub(super) mod nr {
     pub const CONNECT: usize = 203;
     pub const SENDMSG: usize = 211;
     pub const RECVFROM: usize = 207;
+    pub const GETSOCKOPT: usize = 209;
     pub const SHUTDOWN: usize = 210;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;

@@ -72,6 +72,12 @@ pub(crate) fn open_in(directory: &Fd, name: &CStr) -> Result<Fd> {
     opened(at(nr::OPENAT, directory.0, name, O_CLOEXEC | arch::O_NOFOLLOW))
 }
 
+pub(crate) fn read_link_in(directory: &Fd, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
+    let (name, start) = (name.as_ptr() as usize, buffer.as_mut_ptr() as usize);
+    // SAFETY: `name` is terminated, and the kernel writes at most the length of the buffer.
+    unsafe { syscall(nr::READLINKAT, [word(directory.0), name, start, buffer.len(), 0, 0]) }
+}
+
 /// Opens a directory, but no link, in an open directory.
 pub(crate) fn open_directory(directory: &Fd, name: &CStr) -> Result<Fd> {
     let flags = O_CLOEXEC | arch::O_NOFOLLOW | arch::O_DIRECTORY;

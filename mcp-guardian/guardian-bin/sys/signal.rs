@@ -6,6 +6,7 @@ use super::{Errno, Fd, O_CLOEXEC, O_NONBLOCK, Pid, Result, Signal, Signals, open
 // The same on every architecture.
 const PIDFD_SEND_SIGNAL: usize = 424;
 const PIDFD_OPEN: usize = 434;
+const PIDFD_GETFD: usize = 438;
 
 pub(crate) fn kill(pid: Pid, signal: Signal) -> Result<()> {
     scalar(nr::KILL, word(pid.raw()), signal.word(), 0, 0).map(|_| ())
@@ -26,6 +27,11 @@ pub(crate) fn kill_group(leader: Pid, signal: Signal) -> Result<()> {
 
 pub(crate) fn pidfd_open(pid: u32) -> Result<Fd> {
     opened(scalar(PIDFD_OPEN, pid as usize, 0, 0, 0))
+}
+
+/// Returns a copy of another process's descriptor.
+pub(crate) fn pidfd_getfd(pidfd: &Fd, number: u32) -> Result<Fd> {
+    opened(scalar(PIDFD_GETFD, word(pidfd.0), number as usize, 0, 0))
 }
 
 pub(crate) fn pidfd_send_signal(pidfd: &Fd, signal: Signal) -> Result<()> {

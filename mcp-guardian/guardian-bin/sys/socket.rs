@@ -25,6 +25,16 @@ pub(crate) fn shutdown_sending(socket: &Fd) {
     let _ = scalar(nr::SHUTDOWN, word(socket.0), SHUT_WR, 0, 0);
 }
 
+pub(crate) fn is_listener(socket: &Fd) -> bool {
+    const SOL_SOCKET: usize = 1;
+    const SO_ACCEPTCONN: usize = 30;
+    let (mut accepts, mut len) = (0_i32, size_of::<i32>() as u32);
+    let (value, size) = (&raw mut accepts as usize, &raw mut len as usize);
+    // SAFETY: the kernel writes at most four bytes to `accepts`, and their number to `len`.
+    let _ = unsafe { syscall(nr::GETSOCKOPT, [word(socket.0), SOL_SOCKET, SO_ACCEPTCONN, value, size, 0]) };
+    accepts != 0
+}
+
 #[repr(C)]
 struct Address {
     family: u16,

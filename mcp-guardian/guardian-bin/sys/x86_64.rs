@@ -29,6 +29,7 @@ pub(super) mod nr {
     pub const SENDMSG: usize = 46;
     pub const RECVFROM: usize = 45;
     pub const SHUTDOWN: usize = 48;
+    pub const GETSOCKOPT: usize = 55;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
@@ -48,6 +49,7 @@ pub(super) mod nr {
     pub const WAITID: usize = 247;
     pub const OPENAT: usize = 257;
     pub const UNLINKAT: usize = 263;
+    pub const READLINKAT: usize = 267;
     pub const PPOLL: usize = 271;
     pub const SIGNALFD4: usize = 289;
     pub const EPOLL_CREATE1: usize = 291;

@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod abandoned;
 mod cgroup;
 mod course;
 mod ending;

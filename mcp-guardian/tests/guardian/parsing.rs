@@ -6,7 +6,7 @@ mod parse;
 #[path = "../../guardian-bin/stat.rs"]
 mod stat;
 
-use parse::{Levels, Numbers, is_counted, numeric_entries, subdirectories};
+use parse::{Levels, Numbers, ignores_hangup, is_counted, numeric_entries, subdirectories};
 use stat::Stat;
 
 /// A `stat` line with fields 3 to 22 as given and the rest as they come.
@@ -208,5 +208,20 @@ fn the_levels_of_a_process_are_counted_across_cuts() {
             0,
             "without namespaces"
         );
+    }
+}
+
+#[test]
+fn a_process_that_ignores_its_terminals_end() {
+    let status = |ignored: &str| {
+        format!("Name:\tx\nSigBlk:\t0000000000000001\n{ignored}\nSigCgt:\t0000000000000001\n")
+    };
+    let ignores = |ignored| ignores_hangup(status(ignored).as_bytes());
+    assert!(ignores("SigIgn:\t0000000000000001"));
+    assert!(ignores("SigIgn:\t000000000000100f"));
+    assert!(!ignores("SigIgn:\t0000000000001000"));
+    assert!(!ignores("SigIgn:\t000000000000000e"));
+    for cut in ["SigIgn:\t000000", "SigIgn", ""] {
+        assert!(ignores(cut), "not known");
     }
 }

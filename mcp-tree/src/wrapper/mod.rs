@@ -83,7 +83,8 @@ pub struct Wrapper {
     pub keep: Vec<OsString>,
     /// Set if the server is a program of the terminal, such as an agent: it stays in the process
     /// group and so in the foreground, gets the terminal's signals itself, and is not ended after
-    /// the end of its input. `false` by default. Without a guardian it is not started.
+    /// the end of its input. What it abandons while it lives is ended. `false` by default. Without a
+    /// guardian it is not started.
     pub in_foreground: bool,
     /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
     /// too. Then the SIGKILL of a shim proves nothing about its server. `false` by default.
