@@ -76,15 +76,19 @@ pub(super) async fn list(
     Ok(remnants(&run(connection, "list", cookie).await?))
 }
 
-/// Starts a script that sweeps the session when the peer drops it or dies. It runs outside of what
-/// the peer kills, and notices the end of its input.
+/// Starts a script that sweeps the session when the peer drops it or dies, and waits until it is
+/// outside of what the peer kills. It notices the end of its input.
 pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring, ExecutorError> {
     // The outer shell keeps the pipe registered at the peer. Without the detour over 3, a
     // background command's stdin would be /dev/null.
     let outer =
-        r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
+        r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 2>/dev/null & exec 3<&-; wait"#;
     let argv = ["/bin/sh", "-c", outer, "sh", SCRIPT, cookie];
-    connection.start(command(&argv)).await
+    let mut watch = connection.start(command(&argv)).await?;
+    match timeout(PROBE, watch.stdout.read_u8()).await {
+        Ok(Ok(_)) => Ok(watch),
+        _ => Err(ExecutorError::lost("the helper that sweeps has not begun")),
+    }
 }
 
 /// Does the same as [`kill`], without waiting and in any context.

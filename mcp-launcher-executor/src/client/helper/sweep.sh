@@ -96,7 +96,9 @@ kill)
 watch)
     # The executor holds the other end of standard input: end of file means
     # that the session, or the executor, has ended.
-    cat >/dev/null
+    echo watching
+    exec >/dev/null
+    cat
     while any; do
         for one in $all; do signal "$one" KILL; done
         pause
