@@ -164,6 +164,35 @@ mod tests {
 
     use super::{COOKIE, SCRIPT, proven};
 
+    /// In the middle of an exec a process has no environment, and this one is always about to be executed.
+    #[cfg_attr(windows, ignore = "it runs the script of a machine with a shell")]
+    #[test]
+    fn what_executes_itself_over_and_over_is_not_taken_for_gone() {
+        let value = format!("test-{}-execz", std::process::id());
+        let mut server = Command::new("/bin/sh")
+            .args(["-c", r#"exec /bin/sh -c "$again""#])
+            .env("again", r#"exec /bin/sh -c "$again""#)
+            .env(COOKIE, &value)
+            .spawn()
+            .unwrap();
+        let mut sweep = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "sh", "wait", &format!("{COOKIE}={value}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = sweep.stdout.take().unwrap();
+        let (said, says) = mpsc::channel();
+        std::thread::spawn(move || said.send(std::io::read_to_string(&mut stdout).unwrap()));
+        // The script looks a hundred times meanwhile.
+        let early = says.recv_timeout(Duration::from_secs(5));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(early.is_err(), "{early:?}");
+        let late = says.recv_timeout(Duration::from_secs(60)).unwrap();
+        sweep.wait().unwrap();
+        assert!(proven(&late).is_ok(), "{late:?}");
+    }
+
     /// A server whose helpers come and go must not look as if it were gone.
     #[cfg_attr(windows, ignore = "it runs the script of a machine with a shell")]
     #[test]

@@ -60,14 +60,45 @@ signal() {
 
 pause() { sleep 0.02 2>/dev/null || sleep 1; }
 
-# Sets all to the members; fails when there are none. Looks twice before it says
-# so: in the middle of an exec a process has no environment for a moment.
+# Prints a line for each of the files that carries the cookie or has any content, which
+# one read tells: "file:cookie", or "file:" and its first byte.
+marks() { LC_ALL=C grep -a -s -o -H -e "$cookie" -e '^.' "$@"; }
+
+# Succeeds when a process carries the cookie. In the middle of an exec a process has no
+# environment, so whichever has memory and none is read again, a dozen times.
+hidden() {
+    files=
+    for file in $(grep -l -s -e '^VmSize' /proc/[0-9]*/status); do
+        files="$files ${file%status}environ"
+    done
+    seen=$(marks $files)
+    # The script's own is among them.
+    [ -n "$seen" ] || return 0
+    # Of 1,000 files grep tells the others in a moment, a loop of the shell does not.
+    bare=$(
+        printf '%s\n' $files | grep -v -x -F -f /proc/self/fd/3 3<<SEEN
+$(echo "$seen" | grep -o -e '^[^:]*')
+SEEN
+    )
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        case $seen in *"$cookie"*) return 0 ;; esac
+        files=
+        for file in $bare; do
+            case $seen in *"$file:"*) ;; *) { true <"$file"; } 2>/dev/null && files="$files $file" ;; esac
+        done
+        [ -n "$files" ] || return 1
+        bare=$files seen=$(marks $files)
+    done
+    return 1
+}
+
+# Sets all to the members; fails when there are none, at two looks. What the second one
+# alone finds is left to the next call.
 any() {
     all=$(members)
     [ -n "$all" ] && return 0
     pause
-    all=$(members)
-    [ -n "$all" ]
+    hidden
 }
 
 case $mode in
