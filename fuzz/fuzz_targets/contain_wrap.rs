@@ -37,7 +37,7 @@ mod wrap {
         }
     }
 
-    pub(super) fn check(text: &str, format: Format) {
+    pub(super) fn check(text: &str, format: Format, options: &[String]) {
         let tables = hosts::all_tables(format);
         let shape = Shape {
             format,
@@ -45,6 +45,7 @@ mod wrap {
         };
         let wrapper = Wrapper {
             path: PATH,
+            options,
             is_file: &|path| path.contains('/'),
             program_at: &program_at,
         };
@@ -60,13 +61,13 @@ mod wrap {
         assert_eq!(back.text, text);
         let twice = rewrite::wrap(&once.text, shape, &wrapper).expect("it is wrapped");
         assert_eq!((&twice.text, twice.changes.len()), (&once.text, 0));
-        same_commands(text, &once, shape);
+        same_commands(text, &once, shape, options);
         for change in &once.changes {
             let _ = change.lines();
         }
     }
 
-    fn same_commands(text: &str, once: &Rewritten, shape: Shape<'_>) {
+    fn same_commands(text: &str, once: &Rewritten, shape: Shape<'_>, options: &[String]) {
         let plain = |text: &str| text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let before =
             format::entries(shape.format, &plain(text), shape.tables).expect("it was read");
@@ -86,10 +87,11 @@ mod wrap {
                 new.expect("it has a command"),
             );
             assert_eq!(new[0], PATH);
-            let rest = new[1..]
+            let new = new[1..].strip_prefix(options).expect("they are there");
+            let rest = new
                 .strip_prefix(&["--".to_owned()])
                 .filter(|rest| *rest == old);
-            assert_eq!(rest.unwrap_or(&new[1..]), old);
+            assert_eq!(rest.unwrap_or(new), old);
         }
         assert_eq!(changed, once.changes.len());
     }
@@ -116,13 +118,18 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&first, text)) = bytes.split_first() else {
         return;
     };
+    let options = ["--hardened", "--write=/a \"b\""].map(str::to_owned);
     if let Ok(text) = str::from_utf8(text) {
         wrap::check(
             text,
-            if first == b't' {
+            if first.eq_ignore_ascii_case(&b't') {
                 Format::Toml
             } else {
                 Format::Json
+            },
+            match first.is_ascii_uppercase() {
+                true => &options,
+                false => &[],
             },
         );
     }

@@ -123,6 +123,32 @@ fn all_files_of_all_hosts_there_and_back() {
 }
 
 #[test]
+fn a_hardened_server_is_written_so_and_undone_to_the_byte() {
+    let home = Home::new();
+    home.says(&["--hardened", "--write", "default", "--write", "../data"]);
+    let data = home.path("project").join("../data");
+    let words = format!(
+        "[\"--hardened\", \"--write=default\", \"--write={}\", \"uvx\", \"mcp-server-time\"]",
+        data.display()
+    );
+    for file in [".cursor/mcp.json", ".codex/config.toml"] {
+        assert!(home.read(file).contains(&words), "{}", home.read(file));
+    }
+    let again = home.says(&[]);
+    assert!(again.contains("2 servers are wrapped already"), "{again}");
+    assert!(home.says(&["--undo"]).contains("to the byte"));
+    assert_eq!(home.read(".cursor/mcp.json"), CURSOR);
+    assert_eq!(home.read(".codex/config.toml"), CODEX);
+    // One that is wrapped is not left without what is asked for.
+    home.says(&[]);
+    let refused = home.wrap(&["--hardened"]);
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    let why = "time is wrapped without these options";
+    assert_eq!(said.matches(why).count(), 2, "{said}");
+}
+
+#[test]
 fn one_host_one_file_and_the_project() {
     let home = Home::new();
     home.says(&["--host", "codex"]);

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
@@ -44,6 +44,12 @@ pub(crate) struct Options {
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Write --hardened into each command, too
+    #[arg(long, conflicts_with = "undo")]
+    hardened: bool,
+    /// Write --write DIR into each command, too. May be given more than once
+    #[arg(long, value_name = "DIR", conflicts_with = "undo", value_parser = directory)]
+    write: Vec<String>,
     /// Put every file back as it was before
     #[arg(long)]
     undo: bool,
@@ -58,8 +64,11 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
         return Err(Failure::wrapper(why));
     }
     let program = own_path().map_err(Failure::wrapper)?;
+    let writable = options.write.iter().map(|dir| format!("--write={dir}"));
+    let hardened = options.hardened.then(|| "--hardened".to_owned());
     let wrapper = Wrapper {
         path: &program,
+        options: &hardened.into_iter().chain(writable).collect::<Vec<_>>(),
         is_file: &|path| Path::new(path).is_file(),
         program_at: &program_at,
     };
@@ -90,6 +99,14 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
     }
     let _ = writeln!(out, "{}", tally.summary(options));
     Ok(ExitCode::from(u8::from(tally.has_failed(options))))
+}
+
+/// Makes a directory absolute: a host has a working directory of its own.
+fn directory(text: &str) -> io::Result<String> {
+    match text {
+        "default" => Ok(text.to_owned()),
+        _ => absolute(text).map(|path| path.display().to_string()),
+    }
 }
 
 fn places(options: &Options) -> Vec<Place> {

@@ -56,16 +56,13 @@ impl Display for Shown<'_> {
             writeln!(f, "  {title} {why}")?;
         }
         let was = if options.undo { "put back" } else { "wrapped" };
+        let number = rewritten.changes.len();
         match outcome {
             Outcome::Nothing => writeln!(f, "  nothing to be {was}"),
-            Outcome::WouldChange => writeln!(f, "  would be {was}: {}", rewritten.changes.len()),
+            Outcome::WouldChange => writeln!(f, "  would be {was}: {number}"),
             Outcome::Wrapped(backup) => {
-                writeln!(
-                    f,
-                    "  {was}: {}; the file as it was: {}",
-                    rewritten.changes.len(),
-                    backup.display()
-                )
+                let backup = backup.display();
+                writeln!(f, "  {was}: {number}; the file as it was: {backup}")
             }
             Outcome::Restored => writeln!(f, "  the file is as it was before, to the byte"),
             Outcome::PutBack(before) => {

@@ -34,6 +34,8 @@ pub(crate) struct Shape<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Wrapper<'a> {
     pub(crate) path: &'a str,
+    /// Options of this program, written after it.
+    pub(crate) options: &'a [String],
     /// Returns whether a file exists: `/opt/my server/run` is a program, and `/usr/bin/node x.js` a
     /// shell command line.
     pub(crate) is_file: &'a dyn Fn(&str) -> bool,
@@ -122,16 +124,20 @@ fn text_of(text: &str) -> &str {
 }
 
 impl Entry {
-    /// Returns whether this program is its command, or among its arguments behind `env` or `sh -c`.
-    pub(super) fn is_wrapped(&self) -> bool {
-        self.command.as_ref().is_ok_and(|command| {
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let words = self.command.iter().flat_map(|command| {
             let list: &[Node] = match &command.args {
                 Args::Missing { .. } => &[],
                 Args::List { elements, .. } => elements,
             };
-            let mut words = std::iter::once(&command.program).chain(list);
-            words.any(|word| word.as_text().is_some_and(is_this))
-        })
+            std::iter::once(&command.program).chain(list)
+        });
+        words.filter_map(Node::as_text)
+    }
+
+    /// Returns whether this program is its command, or among its arguments behind `env` or `sh -c`.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.words().any(is_this)
     }
 }
 
@@ -152,7 +158,11 @@ fn wrap_entry(
         is_list,
     } = entry.command.as_ref().map_err(Clone::clone)?;
     if entry.is_wrapped() {
-        return Err(Skip::Wrapped);
+        let has = |option: &String| entry.words().any(|word| word == option);
+        return Err(match wrapper.options.iter().all(has) {
+            true => Skip::Wrapped,
+            false => Skip::Unclear("is wrapped without these options; undo that first".to_owned()),
+        });
     }
     let name = program.as_text().unwrap_or_default().to_owned();
     if name.trim().is_empty() {
@@ -166,10 +176,10 @@ fn wrap_entry(
     // A program with the name of a verb, of this version or a later one, is marked by two dashes.
     let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !is_runner(&name);
     let is_program = !may_be_verb && (wrapper.program_at)(&[name]) == Some(0);
-    let first = match is_program {
-        true => written.to_owned(),
-        false => format!("{}, {written}", format.quote("--")),
-    };
+    let dashes = (!is_program).then(|| "--".to_owned());
+    let words = wrapper.options.iter().chain(&dashes);
+    let words: String = words.map(|word| format.quote(word) + ", ").collect();
+    let first = words + written;
     if *is_list {
         let words = format!("{}, {}", format.quote(wrapper.path), first);
         return Ok(vec![Splice::replace(program.range.clone(), words)]);

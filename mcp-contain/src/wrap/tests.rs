@@ -11,8 +11,13 @@ mod random;
 const PATH: &str = "/opt/it's \"here\"/mcp-contain";
 
 fn wrapper() -> Wrapper<'static> {
+    wrapper_with(&[])
+}
+
+fn wrapper_with(options: &[String]) -> Wrapper<'_> {
     Wrapper {
         path: PATH,
+        options,
         is_file: &|path| path == "/opt/my server/run",
         program_at: &crate::cli::program_at,
     }
@@ -28,7 +33,18 @@ fn wrap(text: &str, format: Format) -> Result<Rewritten, String> {
         format,
         tables: &tables,
     };
-    rewrite::wrap(text, shape, &wrapper())
+    let once = rewrite::wrap(text, shape, &wrapper());
+    // With options it is the same.
+    let options = ["--hardened", "--write=/a \"b\""].map(str::to_owned);
+    let hardened = rewrite::wrap(text, shape, &wrapper_with(&options));
+    let changes = |it: &Result<Rewritten, _>| it.as_ref().map(|it| it.changes.len()).ok();
+    assert_eq!(changes(&hardened), changes(&once));
+    if let Ok(hardened) = hardened {
+        let kept = rewrite::wrapped(text, shape).unwrap();
+        let back = rewrite::unwrap(&hardened.text, shape, &wrapper(), &kept).unwrap();
+        assert_eq!(back.text, text);
+    }
+    once
 }
 
 fn undo(text: &str, format: Format) -> Rewritten {
@@ -91,6 +107,53 @@ fn the_command_moves_to_the_front_of_its_arguments() {
         ),
         r#"{"mcpServers": {"a": {"command": W, "args": ["docker", "run", "-i", "--rm", "mcp/time"]}}}"#
     );
+}
+
+#[test]
+fn options_are_written_behind_the_wrapper_and_no_others_later() {
+    let options = ["--hardened", "--write=default"].map(str::to_owned);
+    for (format, text, expected) in [
+        (
+            Format::Json,
+            r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x"]}}}"#,
+            r#"{"mcpServers": {"a": {"command": W, "args": ["--hardened", "--write=default", "npx", "-y", "x"]}}}"#,
+        ),
+        (
+            Format::Json,
+            r#"{"mcpServers": {"a": {"command": "stop"}}}"#,
+            r#"{"mcpServers": {"a": {"command": W, "args": [ "--hardened", "--write=default", "--", "stop" ]}}}"#,
+        ),
+        (
+            Format::Json,
+            r#"{"mcp": {"a": {"type": "local", "command": ["npx", "x"]}}}"#,
+            r#"{"mcp": {"a": {"type": "local", "command": [W, "--hardened", "--write=default", "npx", "x"]}}}"#,
+        ),
+        (
+            Format::Toml,
+            "[mcp_servers.a]\ncommand = 'npx'\nargs = []\n",
+            "[mcp_servers.a]\ncommand = W\nargs = [\"--hardened\", \"--write=default\", 'npx']\n",
+        ),
+    ] {
+        let tables = tables(format);
+        let shape = Shape {
+            format,
+            tables: &tables,
+        };
+        let once = rewrite::wrap(text, shape, &wrapper_with(&options)).unwrap();
+        assert_eq!(once.text.replace(&format.quote(PATH), "W"), expected);
+        assert_eq!(undo(&once.text, format).text, text);
+        let left = |text: &str, options| {
+            let again = rewrite::wrap(text, shape, &wrapper_with(options)).unwrap();
+            assert_eq!(again.text, text);
+            again.skipped[0].1.to_string()
+        };
+        for options in [&[][..], &options[1..], &options] {
+            assert_eq!(left(&once.text, options), "is wrapped already");
+        }
+        let plain = wrap(text, format).unwrap().text;
+        let why = left(&plain, &options[..1]);
+        assert!(why.contains("without these options"), "{why}");
+    }
 }
 
 #[test]
