@@ -1,6 +1,7 @@
 //! `doctor`: lists what is left behind and how to end it, the machine's containment, and wrapped
 //! hosts.
 
+use std::env;
 use std::process::ExitCode;
 
 use mcp_guardian::{cgroup, hardened};
@@ -37,6 +38,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         }),
         no_hardening: hardened::refusal(true, false),
         no_write_limit: hardened::refusal(false, true),
+        sandboxes: sandboxes(),
     };
     let files = survey();
     match options.json {
@@ -124,6 +126,15 @@ struct Machine {
     no_limit: [Option<String>; 3],
     no_hardening: Option<String>,
     no_write_limit: Option<String>,
+    sandboxes: Vec<&'static str>,
+}
+
+/// Returns the known sandboxes in `PATH`. `tests/run sandboxes` tries each on both sides.
+fn sandboxes() -> Vec<&'static str> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_here = |name: &&str| env::split_paths(&path).any(|at| at.join(name).is_file());
+    let known = ["bwrap", "codex", "nono", "srt"].into_iter();
+    known.filter(is_here).collect()
 }
 
 /// One of each kind.
@@ -137,10 +148,8 @@ impl Machine {
     fn lines(&self, verbose: bool) -> Vec<String> {
         let held = &self.containment;
         let is_full = held.on_terminate >= Reach::Tree && held.on_host_death >= Reach::Tree;
-        let why = held
-            .fallback
-            .as_deref()
-            .unwrap_or("no guardian can be started");
+        let why = held.fallback.as_deref();
+        let why = why.unwrap_or("no guardian can be started");
         let mut lines = vec![match is_full {
             true => "On this machine a server ends with its program, and so does everything that it has started.".to_owned(),
             false => format!("On this machine a part of a server may outlive its program: {why}."),
@@ -155,15 +164,15 @@ impl Machine {
                 ("--hardened", &self.no_hardening),
                 ("--write", &self.no_write_limit),
             ];
+            let here = "for a server that is started from here";
             lines.extend(options.map(|(option, why_not)| match why_not {
-                None => format!("  `{option}` works for a server that is started from here"),
-                Some(why) => {
-                    format!(
-                        "  `{option}` does not work for a server that is started from here: {why}"
-                    )
-                }
+                None => format!("  `{option}` works {here}"),
+                Some(why) => format!("  `{option}` does not work {here}: {why}"),
             }));
         }
+        let sides = "works in front of `mcp-contain` and behind it; behind `--hardened` or `--write`, only `nono` does";
+        let sandboxes = self.sandboxes.iter();
+        lines.extend(sandboxes.map(|name| format!("`{name}` {sides}.")));
         lines
     }
 }
@@ -199,11 +208,7 @@ fn text(leak: &Leak, machine: &Machine, files: &[Survey], verbose: bool) -> Vec<
     for file in files {
         lines.extend(file_lines(file));
     }
-    let is_bare = |file: &Survey| {
-        file.servers
-            .as_ref()
-            .is_ok_and(|all| all.iter().any(|it| !it.is_wrapped))
-    };
+    let is_bare = |file: &Survey| file.servers.iter().flatten().any(|it| !it.is_wrapped);
     if files.iter().any(is_bare) {
         lines.push(
             "`mcp-contain wrap` wraps them; with --dry-run it only shows what would change."
@@ -221,9 +226,8 @@ fn file_lines(file: &Survey) -> Vec<String> {
         Err(why) => return vec![format!("{title} {why}")],
     };
     let bare = servers.iter().filter(|it| !it.is_wrapped);
-    let bare: Vec<_> = bare
-        .map(|it| it.title.rsplit(" › ").next().unwrap_or_default())
-        .collect();
+    let bare = bare.map(|it| it.title.rsplit(" › ").next().unwrap_or_default());
+    let bare: Vec<_> = bare.collect();
     let wrapped = servers.len() - bare.len();
     let count = units::count(servers.len(), "server", "servers");
     let mut lines = vec![format!("{title}: {wrapped} of {count} wrapped")];
@@ -244,10 +248,8 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
         })
     });
     let servers = |file: &Survey| {
-        let all = file.servers.as_ref().ok()?;
-        let all = all
-            .iter()
-            .map(|it| json!({"name": it.title, "wrapped": it.is_wrapped}));
+        let all = file.servers.as_ref().ok()?.iter();
+        let all = all.map(|it| json!({"name": it.title, "wrapped": it.is_wrapped}));
         Some(all.collect::<Vec<_>>())
     };
     let files = files.iter().map(|file| {
@@ -279,6 +281,7 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "no_hardening": machine.no_hardening,
             "no_write_limit": machine.no_write_limit,
         },
+        "sandboxes": machine.sandboxes,
         "files": files.collect::<Vec<_>>(),
     })
 }

@@ -117,6 +117,31 @@ fn the_doctor_says_which_hosts_are_wrapped() {
 }
 
 #[test]
+fn the_doctor_lists_the_sandboxes_of_the_path() {
+    let place = Place::new("boxed");
+    let bin = place.directory.path().join("bin");
+    fs::create_dir_all(bin.join("codex")).unwrap();
+    for name in ["nono", "bwrap"] {
+        fs::write(bin.join(name), "").unwrap();
+    }
+    let asked = |words: &[&str]| {
+        let mut command = place.command(PROGRAM);
+        let output = command.env("PATH", &bin).args(words).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = asked(&["doctor"]);
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("works in front of `mcp-contain`"));
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].starts_with("`bwrap`") && lines[1].starts_with("`nono`"));
+    let seen: serde_json::Value = serde_json::from_str(&asked(&["doctor", "--json"])).unwrap();
+    assert_eq!(seen["sandboxes"], serde_json::json!(["bwrap", "nono"]));
+}
+
+#[test]
 fn the_doctor_leaves_nothing() {
     let place = Place::new("looked");
     place.json(&["doctor", "--json"]);
