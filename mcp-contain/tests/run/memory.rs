@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use mcp_guardian::hardened;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 
@@ -152,6 +153,50 @@ fn where_no_limit_can_be_set_there_is_no_server() {
     assert!(said.contains("another contained server"), "{said}");
     assert!(!alive.file("began").exists());
     assert_eq!(room.servers(), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_limit_beside_a_restriction_holds_with_it_or_no_server_starts() {
+    let room = Room::new();
+    let limits = [
+        ("--memory", "64M", "memory.max", "67108864"),
+        ("--pids", "20", "pids.max", "20"),
+        ("--cpus", "0.5", "cpu.max", "50000 100000"),
+    ];
+    for (restriction, is_hardened) in [("--hardened", true), ("--write", false)] {
+        for (option, value, file, written) in limits {
+            let place = tempfile::tempdir().unwrap();
+            let [began, elsewhere] = ["began", "elsewhere"].map(|name| place.path().join(name));
+            fs::write(&began, "").unwrap();
+            let [log, other] = [&began, &elsewhere].map(|path| path.display());
+            // It tries to lift its limit, and to write where it may not.
+            let script = format!(
+                "echo it runs >>{log}; C=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/{file}; cat $C >&2
+                 (echo max >$C) 2>>{log}; (echo x >{other}) 2>>{log}; cat $C >&2; exit 7"
+            );
+            let mut words = vec![restriction];
+            if !is_hardened {
+                words.push(began.to_str().unwrap());
+            }
+            words.extend([option, value, "sh", "-c", &script]);
+            let mut command = match &room {
+                Some(room) => room.wrapped(&words),
+                None => wrapped(&words),
+            };
+            let (status, said) = Server::start(&mut command, Streams::Pipes).ended();
+            let no_rules = hardened::refusal(is_hardened, !is_hardened);
+            if room.is_some() && no_rules.is_none() {
+                assert_eq!(said, format!("{written}\n{written}\n"), "{words:?}");
+                assert_eq!(status.code(), Some(7));
+                assert_eq!(elsewhere.exists(), is_hardened, "{words:?}");
+                continue;
+            }
+            let why = no_rules.unwrap_or_else(|| "the server cannot be limited".to_owned());
+            let said = (status.code(), said.lines().count(), said.contains(&why));
+            assert_eq!(said, (Some(125), 1, true), "{words:?}");
+            assert_eq!(fs::read_to_string(&began).unwrap(), "", "{words:?}");
+        }
+    }
 }
 
 #[test]
