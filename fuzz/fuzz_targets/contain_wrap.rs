@@ -27,10 +27,9 @@ mod wrap {
 
     /// Options of the wrapper begin with a dash, its verbs are these; two dashes end them.
     fn program_at(words: &[String]) -> Option<usize> {
-        match words
-            .iter()
-            .position(|word| !word.starts_with('-') || word == "--")?
-        {
+        let from = usize::from(words.first().is_some_and(|word| word == "host"));
+        let mut options = words[from..].iter();
+        match from + options.position(|word| !word.starts_with('-') || word == "--")? {
             at if words[at] == "--" => Some(at + 1).filter(|at| *at < words.len()),
             at if ["run", "wrap", "ps", "stop", "help"].contains(&&*words[at]) => None,
             at => Some(at),
@@ -48,6 +47,7 @@ mod wrap {
             options,
             is_file: &|path| path.contains('/'),
             program_at: &program_at,
+            plugins: &[],
         };
         let Ok(by_hand) = rewrite::wrapped(text, shape) else {
             assert!(rewrite::wrap(text, shape, &wrapper).is_err());
@@ -87,7 +87,13 @@ mod wrap {
                 new.expect("it has a command"),
             );
             assert_eq!(new[0], PATH);
-            let new = new[1..].strip_prefix(options).expect("they are there");
+            let is_agent = before.path[0] == "agent_servers";
+            let host = ["host".to_owned()];
+            let new = match is_agent {
+                true => new[1..].strip_prefix(&host[..]).expect("it is behind `host`"),
+                false => &new[1..],
+            };
+            let new = new.strip_prefix(options).expect("they are there");
             let rest = new
                 .strip_prefix(&["--".to_owned()])
                 .filter(|rest| *rest == old);

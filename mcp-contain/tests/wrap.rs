@@ -418,3 +418,110 @@ fn opencode_qwen_code_and_mcporter_are_known() {
             .contains("Wrapped 1 server in 1 file.")
     );
 }
+
+#[test]
+fn an_agent_of_zed_runs_behind_host() {
+    const SETTINGS: &str = r#"{"agent_servers": {"a": {"command": "sh", "args": ["-c", "echo ran; exit 3"]}}, "theme": "x"}"#;
+    let home = Home::new();
+    home.write(".config/zed/settings.json", SETTINGS);
+    home.says(&["--host", "zed"]);
+    let text = home.read(".config/zed/settings.json");
+    let settings: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let agent = &settings["agent_servers"]["a"];
+    let words = agent["args"].as_array().unwrap().iter();
+    let words: Vec<_> = words.map(|word| word.as_str().unwrap()).collect();
+    assert_eq!(words[..3], ["host", "--", "sh"]);
+    let mut agent = Command::new(agent["command"].as_str().unwrap());
+    let output = agent.args(words).output().unwrap();
+    assert_eq!(
+        (&output.stdout[..], output.status.code()),
+        (&b"ran\n"[..], Some(3))
+    );
+    home.says(&["--undo"]);
+    assert_eq!(home.read(".config/zed/settings.json"), SETTINGS);
+}
+
+const CLAUDE: &str = "../target/test-tools/claude/node_modules/.bin/claude";
+
+/// Starts a server, and writes down that it has.
+const SERVER: &str = r#"
+import json, sys
+open(sys.argv[1] + "/starts", "a").write(sys.argv[2] + "\n")
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        answer = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
+        if asked["method"] != "initialize":
+            answer = {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}
+        print(json.dumps(answer), flush=True)
+"#;
+
+#[test]
+fn real_claude_code_starts_a_server_of_a_plugin_once() {
+    let home = Home::new();
+    home.write("server.py", SERVER);
+    let place = home.0.path().display().to_string();
+    let server = |name: &str| {
+        format!(r#"{{"command": "python3", "args": ["{place}/server.py", "{place}", "{name}"]}}"#)
+    };
+    home.write(
+        "m/.claude-plugin/marketplace.json",
+        r#"{"name": "m", "owner": {"name": "o"}, "plugins": [{"name": "p", "source": "./p"}]}"#,
+    );
+    home.write(
+        "m/p/.claude-plugin/plugin.json",
+        &format!(
+            r#"{{"name": "p", "version": "1.0.0", "mcpServers": {{"inline": {}}}}}"#,
+            server("inline")
+        ),
+    );
+    home.write(
+        "m/p/.mcp.json",
+        &format!(r#"{{"mcpServers": {{"file": {}}}}}"#, server("file")),
+    );
+    let claude = |words: &[&str]| {
+        let mut claude = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(CLAUDE));
+        claude
+            .args(words)
+            .env("HOME", home.0.path())
+            .env_remove("CLAUDE_CONFIG_DIR");
+        claude.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+        let output = claude.current_dir(home.path("")).output().expect("claude");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        said
+    };
+    claude(&[
+        "plugin",
+        "marketplace",
+        "add",
+        &home.path("m").display().to_string(),
+    ]);
+    claude(&["plugin", "install", "p@m"]);
+    for (name, starts) in [("a", "inline"), ("b", "file"), ("c", "other")] {
+        claude(&["mcp", "add-json", "-s", "user", name, &server(starts)]);
+    }
+    let starts = || {
+        let said = claude(&["mcp", "list"]);
+        let mut starts: Vec<_> = home.read("starts").lines().map(str::to_owned).collect();
+        fs::remove_file(home.path("starts")).unwrap();
+        starts.sort();
+        (starts, said)
+    };
+    let (before, _) = starts();
+    assert_eq!(before, ["file", "inline", "other"]);
+    let said = home.says(&["--host", "claude-code"]);
+    for part in [
+        "mcpServers › a is in the plugin p@m › inline too",
+        "mcpServers › b is in the plugin p@m › file too",
+        "p@m › inline is a plugin's, and stays as it is",
+        "Wrapped 1 server",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (after, said) = starts();
+    assert_eq!(after, before, "{said}");
+    assert!(said.contains(PROGRAM), "{said}");
+    let _ = home.says(&["--undo", "--host", "claude-code"]);
+}

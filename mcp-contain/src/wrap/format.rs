@@ -60,6 +60,10 @@ pub(super) enum Skip {
     NotWrapped,
     #[error("was wrapped by hand, and stays so")]
     WrappedBefore,
+    #[error(
+        "is in the plugin {0} too: Claude Code starts one of the two only while they are equal"
+    )]
+    Plugged(String),
     #[error("{0}")]
     Unclear(String),
 }

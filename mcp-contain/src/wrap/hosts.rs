@@ -17,6 +17,8 @@ pub(crate) struct Host {
     pub(crate) files: &'static [(Base, &'static str)],
     /// Its files in a project's directory, which people share.
     pub(crate) project: &'static [&'static str],
+    /// It starts the servers of Claude Code's plugins, but none that equals a configured one.
+    pub(crate) has_plugins: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,7 @@ const HOST: Host = Host {
     tables: SERVERS,
     files: &[],
     project: &[],
+    has_plugins: false,
 };
 
 pub(crate) const HOSTS: &[Host] = &[
@@ -56,6 +59,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Variable("CLAUDE_CONFIG_DIR"), ".claude.json"),
         ],
         project: &[".mcp.json"],
+        has_plugins: true,
         ..HOST
     },
     Host {
@@ -101,6 +105,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Variable("CODEX_HOME"), "config.toml"),
         ],
         project: &[".codex/config.toml"],
+        ..HOST
     },
     Host {
         name: "gemini",
@@ -121,7 +126,7 @@ pub(crate) const HOSTS: &[Host] = &[
     Host {
         name: "zed",
         title: "Zed",
-        tables: &[&["context_servers"]],
+        tables: &[&["context_servers"], &["agent_servers"]],
         files: &[(Base::Settings, "zed/settings.json")],
         project: &[".zed/settings.json"],
         ..HOST

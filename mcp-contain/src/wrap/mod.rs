@@ -7,6 +7,7 @@ mod format;
 mod hosts;
 mod outcome;
 mod owner;
+mod plugins;
 mod rewrite;
 #[cfg(target_os = "linux")]
 pub(crate) mod survey;
@@ -71,6 +72,7 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
         options: &hardened.into_iter().chain(writable).collect::<Vec<_>>(),
         is_file: &|path| Path::new(path).is_file(),
         program_at: &program_at,
+        plugins: &[],
     };
     let places = places(options);
     if places.is_empty() {
@@ -78,9 +80,15 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
             "HOME is not set, so no configuration file can be looked for; set it, or name the files: mcp-contain wrap FILE",
         ));
     }
+    let has_plugins = |place: &Place| place.host.is_some_and(|host| host.has_plugins);
+    let plugged = places.iter().any(has_plugins).then(plugins::plugged);
+    let plugged = plugged.unwrap_or_default();
     let mut out = io::stdout().lock();
     let mut tally = Tally::default();
     for place in &places {
+        let plugins = Some(&plugged[..]).filter(|_| has_plugins(place));
+        let plugins = plugins.unwrap_or_default();
+        let wrapper = Wrapper { plugins, ..wrapper };
         let done = match change(place, options, &wrapper) {
             Ok(None) if !options.files.is_empty() => Err(FileError::Missing),
             done => done,
@@ -96,6 +104,10 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
                 Failure::plain(format_args!("{} {error}", place.path.display())).say();
             }
         }
+    }
+    for (title, _) in plugged.iter().filter(|_| !options.undo) {
+        let why = "is a plugin's, and stays as it is: an update replaces its file";
+        let _ = writeln!(out, "{title} {why}. `mcp-contain host -- claude` ends it");
     }
     let _ = writeln!(out, "{}", tally.summary(options));
     Ok(ExitCode::from(u8::from(tally.has_failed(options))))

@@ -30,6 +30,9 @@ pub(crate) struct Shape<'a> {
     pub(crate) tables: &'a [Table],
 }
 
+/// A plugin with the name of its server, and the server's command line.
+pub(crate) type Plugged = (String, Vec<String>);
+
 /// The words to put in front of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Wrapper<'a> {
@@ -41,6 +44,8 @@ pub(crate) struct Wrapper<'a> {
     pub(crate) is_file: &'a dyn Fn(&str) -> bool,
     /// Returns the program's index in a command line of this program.
     pub(crate) program_at: &'a dyn Fn(&[String]) -> Option<usize>,
+    /// The servers of the host's plugins.
+    pub(crate) plugins: &'a [Plugged],
 }
 
 #[derive(Debug)]
@@ -172,12 +177,22 @@ fn wrap_entry(
         let why = "has a line for a shell as its command; split it into `command` and `args`";
         return Err(Skip::Unclear(why.to_owned()));
     }
+    let mut plugins = wrapper.plugins.iter();
+    if let Some((title, _)) = plugins.find(|it| entry.words().eq(it.1.iter())) {
+        return Err(Skip::Plugged(title.clone()));
+    }
+    let is_agent = entry.path.first().is_some_and(|key| key == "agent_servers");
+    if is_agent && !cfg!(target_os = "linux") {
+        let why = "is an agent, which `mcp-contain host` starts on Linux only";
+        return Err(Skip::Unclear(why.to_owned()));
+    }
     let written = &body[program.range.clone()];
     // A program with the name of a verb, of this version or a later one, is marked by two dashes.
     let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !is_runner(&name);
     let is_program = !may_be_verb && (wrapper.program_at)(&[name]) == Some(0);
-    let dashes = (!is_program).then(|| "--".to_owned());
-    let words = wrapper.options.iter().chain(&dashes);
+    let host = is_agent.then(|| "host".to_owned());
+    let dashes = (is_agent || !is_program).then(|| "--".to_owned());
+    let words = host.iter().chain(wrapper.options).chain(&dashes);
     let words: String = words.map(|word| format.quote(word) + ", ").collect();
     let first = words + written;
     if *is_list {

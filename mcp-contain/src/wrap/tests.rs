@@ -20,6 +20,7 @@ fn wrapper_with(options: &[String]) -> Wrapper<'_> {
         options,
         is_file: &|path| path == "/opt/my server/run",
         program_at: &crate::cli::program_at,
+        plugins: &[],
     }
 }
 
@@ -106,6 +107,48 @@ fn the_command_moves_to_the_front_of_its_arguments() {
             r#"{"mcpServers": {"a": {"command": "docker", "args": ["run", "-i", "--rm", "mcp/time"]}}}"#
         ),
         r#"{"mcpServers": {"a": {"command": W, "args": ["docker", "run", "-i", "--rm", "mcp/time"]}}}"#
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_agent_gets_its_servers_contained() {
+    assert_eq!(
+        json(
+            r#"{"agent_servers": {"a": {"type": "custom", "command": "node", "args": ["x.js"], "env": {}}}}"#
+        ),
+        r#"{"agent_servers": {"a": {"type": "custom", "command": W, "args": ["host", "--", "node", "x.js"], "env": {}}}}"#
+    );
+    assert_eq!(
+        json(r#"{"agent_servers": {"a": {"command": "host"}}}"#),
+        r#"{"agent_servers": {"a": {"command": W, "args": [ "host", "--", "host" ]}}}"#
+    );
+    let registered = r#"{"agent_servers": {"claude": {"type": "registry", "env": {}}}}"#;
+    assert_eq!(reason(registered, Format::Json), "has no command");
+}
+
+#[test]
+fn what_a_plugin_has_too_is_left_as_it_is() {
+    let plugins = [("p › a".to_owned(), vec!["npx".to_owned(), "x".to_owned()])];
+    let text = r#"{"mcpServers": {"a": {"command": "npx", "args": ["x"]}, "b": {"command": "npx", "args": ["y"]}, "c": {"command": "npx"}}}"#;
+    let tables = tables(Format::Json);
+    let shape = Shape {
+        format: Format::Json,
+        tables: &tables,
+    };
+    let wrapper = Wrapper {
+        plugins: &plugins,
+        ..wrapper()
+    };
+    let rewritten = rewrite::wrap(text, shape, &wrapper).unwrap();
+    assert_eq!((rewritten.changes.len(), rewritten.skipped.len()), (2, 1));
+    let (title, why) = &rewritten.skipped[0];
+    assert_eq!(title, "mcpServers › a");
+    assert!(why.to_string().contains("in the plugin p › a too"), "{why}");
+    assert!(
+        rewritten
+            .text
+            .contains(r#""a": {"command": "npx", "args": ["x"]}"#)
     );
 }
 
