@@ -171,6 +171,7 @@ mod tests {
             ("srt --settings /x/srt.json npx -y thing", "thing"),
             ("codex sandbox -c a=SECRET -- npx thing", "thing"),
             ("codex mcp-server", "codex"),
+            ("nono run -s --allow SECRET -- npx thing", "thing"),
         ] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             assert_eq!(of(&words, "?"), name, "{line}");
@@ -217,6 +218,7 @@ mod tests {
             ("uvx --spec SECRET thing", "uvx"),
             ("bwrap --setenv KEY --SECRET thing", "bwrap"),
             ("srt -c SECRET", "srt"),
+            ("nono run --credential SECRET thing", "nono"),
             ("pipx run -p SECRET thing", "pipx"),
             ("npx --registry --cache SECRET thing", "npx"),
             // A program may be called as a verb of another is, or of its own.

@@ -43,6 +43,8 @@ const BWRAP_FLAGS: &str = "--as-pid-1 --clearenv --die-with-parent --new-session
 const BWRAP_VALUED: &str = "--cap-add --cap-drop --chdir --dev --dir --gid --hostname --perms --proc --seccomp \
     --tmpfs --uid --unsetenv";
 
+const NONO_VALUED: &str = "-a -p -r -w --allow --profile --read --workdir --write";
+
 const RUNNERS: &[Runner] = &[
     runner("node nodejs", "", NODE_FLAGS, "-r --require --import"),
     runner("bun", "run x", "--bun --silent", ""),
@@ -68,6 +70,7 @@ const RUNNERS: &[Runner] = &[
     ),
     runner("bwrap", "", BWRAP_FLAGS, BWRAP_VALUED),
     runner("srt", "", "-d --debug", "-s --settings"),
+    runner("nono", "run", "-s --allow-cwd --silent", NONO_VALUED),
     runner("codex", "sandbox", "", "-C -c --cd --config --profile"),
     runner("sh bash dash", "", "-e -i -l -u -x --login", "-o"),
     runner(
