@@ -5,9 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use mcp_tree::inventory::{self, StopReport, Unclaimed};
-use serde_json::{Value, json};
 
-use super::ps;
 use crate::containers;
 use crate::failure::Failure;
 use crate::show::text::one_line;
@@ -57,14 +55,13 @@ pub(crate) fn memory(it: &Unclaimed) -> u64 {
 }
 
 /// Lists them, or ends those that are not spared. The exit code is 1 if ending one failed.
-pub(crate) fn run(options: &Guess, is_meant: bool, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Guess, is_meant: bool) -> Result<ExitCode, Failure> {
     let mut before = look()?;
     before.retain(|(name, it)| options.names(name, it));
     if !before.is_empty() {
         thread::sleep(WATCHED);
     }
     let now = look()?;
-    let mut said = Vec::new();
     let mut is_clean = true;
     for (name, was) in &before {
         let is = now.iter().find(|(_, is)| is.process.is_same(&was.process));
@@ -84,16 +81,9 @@ pub(crate) fn run(options: &Guess, is_meant: bool, json: bool) -> Result<ExitCod
             spared,
             ended,
         };
-        match json {
-            true => said.push(verdict.as_json()),
-            false => out::line(format_args!("{}", one_line(&verdict.text()))),
-        }
+        out::line(one_line(&verdict.text()));
     }
-    if json {
-        let all =
-            json!({"schema": "mcp-contain/reap-foreign/1", "dry_run": !is_meant, "foreign": said});
-        out::line(format_args!("{all:#}"));
-    } else if before.is_empty() {
+    if before.is_empty() {
         out::line(
             "Nothing looks like a server that a program without mcp-contain has left behind.",
         );
@@ -170,21 +160,6 @@ impl Verdict<'_> {
                 format!("{what}: still there: {} {unknown}", survivors.join(", "))
             }
         }
-    }
-
-    fn as_json(&self) -> Value {
-        let below = self.process.descendants.iter().map(ps::process_as_json);
-        let ended = self.ended.as_ref().map(|ended| match ended {
-            Err(error) => json!({"error": error.to_string()}),
-            Ok(report) => ps::report_as_json(report),
-        });
-        json!({
-            "name": self.name,
-            "process": ps::process_as_json(&self.process.process),
-            "descendants": below.collect::<Vec<_>>(),
-            "spared": self.spared,
-            "ended": ended,
-        })
     }
 }
 

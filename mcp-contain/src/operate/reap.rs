@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, short)]
     verbose: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "foreign")]
     json: bool,
 }
 
@@ -40,7 +40,7 @@ const NOTHING: &str = "Nothing was left behind by a program that is gone.";
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if options.foreign {
         let is_meant = options.guess.yes && !options.dry_run;
-        return foreign::run(&options.guess, is_meant, options.json);
+        return foreign::run(&options.guess, is_meant);
     }
     if options.dry_run {
         return show(options);

@@ -11,6 +11,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::foreign::{NOTHING, reap};
 use crate::{DEADLINE, PROGRAM, Place, send};
 
 /// An engine that takes a create and never answers it; says when it has one. Others are hung up on.
@@ -95,8 +96,6 @@ fn a_process_that_ends_containers_is_nobodys_server() {
     let [number] = number[..] else {
         panic!("one process has the name: {number:?}");
     };
-    let words = ["reap", "--foreign", "--json", "--older", "0s"];
-    let seen = place.json(&[&words[..], &[&number.to_string()]].concat());
-    assert_eq!(seen["foreign"], Value::Array(Vec::new()), "{seen:#}");
+    assert_eq!(reap(&place, &[&number.to_string()]), NOTHING);
     assert_eq!(with_word(&place.name), [number], "it is still at it");
 }
