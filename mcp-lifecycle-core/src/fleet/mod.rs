@@ -16,7 +16,7 @@ pub(crate) mod slots;
 pub use acquire_error::{AcquireError, AcquireErrorContext, AcquireErrorKind};
 pub use inventory::{KeptBy, ServerRecord, ServerState};
 pub use manager::server_manager::{Replacement, ServerManager, ServerManagerBuilder};
-pub use options::{AcquireOptions, FleetOptions, FleetServer, Sharing};
+pub use options::{FleetOptions, FleetServer, Sharing};
 pub use outcome::{RefreshError, RefreshErrorKind, RefreshReport, ServerOutcome, StartOutcome};
 pub use pool::lease::Lease;
 pub use pool::scope::Scope;

@@ -1,10 +1,9 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::RestartPolicy;
 use super::slots::settings::{Demand, SlotSettings};
 use crate::client::ServerConfig;
-use crate::launch::macros::{debug_fields, settings};
+use crate::launch::macros::settings;
 
 /// The number of leases that a pooled server serves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Deserialize)]
@@ -113,43 +112,3 @@ impl From<&Self> for FleetServer {
         server.clone()
     }
 }
-
-/// Options of a lease request. `Debug` does not show the identity.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct AcquireOptions {
-    /// The time to wait for capacity, a start, a due restart, or the holder of an exclusive server.
-    /// 1 minute by default.
-    pub timeout: Duration,
-    /// The identity of the caller. Callers with different identities share nothing, even with equal
-    /// specifications.
-    pub(in crate::fleet) identity: Option<Arc<str>>,
-}
-
-impl Default for AcquireOptions {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(60),
-            identity: None,
-        }
-    }
-}
-
-settings!(AcquireOptions { timeout: Duration });
-
-impl AcquireOptions {
-    /// Sets the identity of the caller.
-    #[must_use]
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(Arc::from(identity.into()));
-        self
-    }
-}
-
-debug_fields!(
-    AcquireOptions,
-    it {
-        timeout: &it.timeout,
-        identity: &it.identity.as_ref().map(|_| "***")
-    }
-);

@@ -7,7 +7,7 @@ use mcp_lifecycle_core::client::{
     CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, ServerConfig,
 };
 use mcp_lifecycle_core::fleet::{
-    AcquireOptions, FleetOptions, FleetServer, RestartPolicy, ServerManager, ServerPool,
+    FleetOptions, FleetServer, RestartPolicy, ServerManager, ServerPool,
 };
 use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
@@ -71,8 +71,8 @@ async fn a_manager_and_a_pool_take_endless_times() {
     let peer = manager.ready("s", EVER).await.unwrap();
     peer.call_tool(call(10)).await.unwrap();
     let scope = pool.scope("a");
-    let options = AcquireOptions::new().timeout(EVER);
-    let lease = scope.acquire_with(&config, &options).await.unwrap();
+    let options = EVER;
+    let lease = scope.acquire_within(&config, options).await.unwrap();
     lease.call_tool(call(10)).await.unwrap();
     drop(lease);
     tokio::time::sleep(seconds(3600)).await;

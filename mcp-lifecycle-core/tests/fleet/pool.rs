@@ -1,8 +1,6 @@
 //! Leases, scopes and who shares what.
 
-use mcp_lifecycle_core::fleet::{
-    AcquireErrorKind, AcquireOptions, FleetOptions, KeptBy, ServerPool, Sharing,
-};
+use mcp_lifecycle_core::fleet::{AcquireErrorKind, FleetOptions, KeptBy, ServerPool, Sharing};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, call, seconds};
@@ -25,11 +23,10 @@ async fn leases_of_the_same_server_share_one_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_credentials_scopes_or_identities_never_share() {
+async fn other_credentials_or_scopes_never_share() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
-    let agent = pool.scope("agent-1");
-    let mine = AcquireOptions::new().identity("me");
+    let (agent, mine) = (pool.scope("agent-1"), pool.scope("agent-1/me"));
     let leases = [
         pool.acquire(&fake.config_env("s", &[], "a")).await.unwrap(),
         pool.acquire(&fake.config_env("s", &[], "b")).await.unwrap(),
@@ -37,9 +34,7 @@ async fn other_credentials_scopes_or_identities_never_share() {
             .acquire(&fake.config_env("s", &[], "a"))
             .await
             .unwrap(),
-        pool.acquire_with(&fake.config_env("s", &[], "a"), &mine)
-            .await
-            .unwrap(),
+        mine.acquire(&fake.config_env("s", &[], "a")).await.unwrap(),
     ];
     assert_eq!((fake.starts(), leases.len()), (4, 4));
     pool.shutdown(seconds(5)).await.unwrap();
@@ -50,9 +45,9 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
     let server = fake.config("s", &["--slow", "2000"]);
-    let impatient = AcquireOptions::new().timeout(seconds(1));
+    let impatient = seconds(1);
     let (gave_up, waited) = tokio::join!(
-        pool.acquire_with(&server, &impatient),
+        pool.acquire_within(&server, impatient),
         pool.acquire(&server)
     );
     assert!(matches!(
@@ -72,8 +67,8 @@ async fn an_exclusive_server_is_leased_to_one_at_a_time() {
         .config("s", &[])
         .in_fleet(FleetOptions::new().sharing(Sharing::Exclusive));
     let first = pool.acquire(&server).await.unwrap();
-    let impatient = AcquireOptions::new().timeout(seconds(1));
-    let error = pool.acquire_with(&server, &impatient).await.unwrap_err();
+    let impatient = seconds(1);
+    let error = pool.acquire_within(&server, impatient).await.unwrap_err();
     let who = "not ready within 1s; held by s of p (1 lease)";
     assert!(error.to_string().ends_with(who), "{error}");
     let second = pool.acquire(&server);

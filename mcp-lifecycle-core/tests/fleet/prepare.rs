@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mcp_lifecycle_core::client::{ServerEvent, StartErrorKind, StartPhase};
-use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
 
 use crate::fake::{Fake, seconds};
 
@@ -22,11 +22,11 @@ async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_pool() {
     let config = fake.config("s", &["--fetch", "120000"]);
     let config = config.startup_timeout(seconds(1));
     let pool = ServerPool::new("p");
-    let impatient = AcquireOptions::new().timeout(seconds(5));
-    assert!(pool.acquire_with(&config, &impatient).await.is_err());
+    let impatient = seconds(5);
+    assert!(pool.acquire_within(&config, impatient).await.is_err());
     // The start goes on for the next one.
-    let patient = AcquireOptions::new().timeout(seconds(200));
-    drop(pool.acquire_with(&config, &patient).await.unwrap());
+    let patient = seconds(200);
+    drop(pool.acquire_within(&config, patient).await.unwrap());
     assert_eq!(fake.starts(), 1);
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint, PullPolicy};
 use mcp_lifecycle_core::client::ServerConfig;
-use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 
 use crate::registry::{PASSWORD, Registry};
@@ -140,8 +140,8 @@ async fn start_as_host(told: &str) {
     };
     let pooled = async {
         let pool = ServerPool::new("p");
-        let patient = AcquireOptions::new().timeout(LIMIT * 4);
-        let ledger = pool.acquire_with(&config(pooled), &patient).await;
+        let patient = LIMIT * 4;
+        let ledger = pool.acquire_within(&config(pooled), patient).await;
         println!("pooled: {:?}", ledger.map(drop));
         pool.shutdown(LIMIT).await.unwrap();
     };

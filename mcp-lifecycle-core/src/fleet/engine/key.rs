@@ -16,7 +16,6 @@ pub(crate) enum Key {
 #[derive(Clone)]
 pub(crate) struct PoolKey {
     pub(crate) scope: Arc<str>,
-    pub(crate) identity: Option<Arc<str>>,
     pub(crate) sharing: Sharing,
     pub(crate) config: ServerConfig,
 }
@@ -33,7 +32,6 @@ impl Key {
 impl PartialEq for PoolKey {
     fn eq(&self, other: &Self) -> bool {
         self.scope == other.scope
-            && self.identity == other.identity
             && self.sharing == other.sharing
             && self.config.same_process(&other.config)
     }
@@ -44,7 +42,6 @@ impl Eq for PoolKey {}
 impl Hash for PoolKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.scope.hash(state);
-        self.identity.hash(state);
         self.config.spec().hash(state);
     }
 }

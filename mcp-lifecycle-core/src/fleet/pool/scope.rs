@@ -10,8 +10,7 @@ use crate::fleet::engine::{Engine, State};
 use crate::fleet::slots::effect::SlotId;
 use crate::fleet::slots::settings::Demand;
 use crate::fleet::{
-    AcquireError, AcquireErrorKind, AcquireOptions, FleetServer, Lease, ShutdownError,
-    ShutdownReport,
+    AcquireError, AcquireErrorKind, FleetServer, Lease, ShutdownError, ShutdownReport,
 };
 use crate::launch::macros::debug_fields;
 use crate::terminate::EndReason;
@@ -46,7 +45,7 @@ impl Scope {
         &self.inner.name
     }
 
-    /// Leases a server for this scope, with the default [`AcquireOptions`]. Starts it if necessary.
+    /// Leases a server for this scope. Starts it if necessary. Waits for a minute at most.
     ///
     /// Callers that request the same server share one start. Settings that do not determine the
     /// process (idle time, restart, waits of the end) are those of the last request before the
@@ -61,24 +60,21 @@ impl Scope {
     ///
     /// Cancel safe. A start continues for other waiters, or becomes an idle server.
     pub async fn acquire(&self, server: impl Into<FleetServer>) -> Result<Lease, AcquireError> {
-        self.acquire_with(server, &AcquireOptions::default()).await
+        self.acquire_within(server, Duration::from_secs(60)).await
     }
 
-    /// Does the same as [`acquire`](Self::acquire), with options.
-    pub async fn acquire_with(
+    /// Does the same as [`acquire`](Self::acquire), with this limit of the wait for capacity, a
+    /// start, a due restart, or the holder of an exclusive server.
+    pub async fn acquire_within(
         &self,
         server: impl Into<FleetServer>,
-        options: &AcquireOptions,
+        limit: Duration,
     ) -> Result<Lease, AcquireError> {
         let inner = &*self.inner;
-        let FleetServer {
-            config,
-            options: rules,
-        } = server.into();
+        let FleetServer { config, options } = server.into();
         let key = Key::Pooled(PoolKey {
             scope: Arc::clone(&inner.name),
-            identity: options.identity.clone(),
-            sharing: rules.sharing,
+            sharing: options.sharing,
             config: config.clone(),
         });
         let make = || {
@@ -86,9 +82,9 @@ impl Scope {
                 return Err(AcquireErrorKind::Retired(EndReason::ScopeEnded));
             }
             let record = Record::new(Arc::clone(&inner.owner), Arc::new(config.clone()));
-            Ok((rules.slot(Demand::OnDemand, false), record))
+            Ok((options.slot(Demand::OnDemand, false), record))
         };
-        match inner.engine.acquire(&key, make, options.timeout).await {
+        match inner.engine.acquire(&key, make, limit).await {
             Ok(mut lease) => {
                 lease.peer = lease.peer.clone().call_options(config.call_options.clone());
                 Ok(lease)

@@ -9,8 +9,7 @@ use crate::client::ServerObserver;
 use crate::fleet::engine::{Engine, Settings};
 use crate::fleet::owner::{builder, owner};
 use crate::fleet::{
-    AcquireError, AcquireOptions, FleetServer, Lease, Scope, ServerRecord, ShutdownError,
-    ShutdownReport,
+    AcquireError, FleetServer, Lease, Scope, ServerRecord, ShutdownError, ShutdownReport,
 };
 use crate::launch::ServerIdentity;
 use crate::lock::Lock;
@@ -33,13 +32,13 @@ impl ServerPool {
         self.root.acquire(server).await
     }
 
-    /// Leases a server outside any scope, as [`Scope::acquire_with`] does for one.
-    pub async fn acquire_with(
+    /// Leases a server outside any scope, as [`Scope::acquire_within`] does for one.
+    pub async fn acquire_within(
         &self,
         server: impl Into<FleetServer>,
-        options: &AcquireOptions,
+        limit: Duration,
     ) -> Result<Lease, AcquireError> {
-        self.root.acquire_with(server, options).await
+        self.root.acquire_within(server, limit).await
     }
 
     /// Returns the scope of this name, or a new one if there is none or it has ended.
