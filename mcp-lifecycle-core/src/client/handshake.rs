@@ -171,27 +171,7 @@ async fn explain(error: ClientInitializeError, session: &Session) -> StartErrorK
 static REMEMBERED: LazyLock<Lock<Eras>> = LazyLock::new(Lock::default);
 const REMEMBERED_LIMIT: usize = 1024;
 
-#[derive(Debug, Default)]
-struct Eras {
-    known: HashMap<Kind, Era>,
-}
-
-impl Eras {
-    fn remember(&mut self, kind: &Kind, era: Option<Era>) {
-        let Some(era) = era else {
-            self.known.remove(kind);
-            return;
-        };
-        if let Some(known) = self.known.get_mut(kind) {
-            *known = era;
-            return;
-        }
-        if self.known.len() >= REMEMBERED_LIMIT {
-            self.known.clear();
-        }
-        self.known.insert(kind.clone(), era);
-    }
-}
+type Eras = HashMap<Kind, Era>;
 
 /// The identity of a program: launcher and specification, compared by value. Other changes, as of
 /// an interpreter or a package, show in the handshake.
@@ -205,12 +185,22 @@ pub(crate) struct Kind {
 impl Kind {
     pub(super) fn remembered(&self) -> Option<Era> {
         let eras = REMEMBERED.lock();
-        eras.known.get(self).copied()
+        eras.get(self).copied()
     }
 
     pub(super) fn remember(&self, era: Option<Era>) {
-        let mut eras = REMEMBERED.lock();
-        eras.remember(self, era);
+        self.remember_in(&mut REMEMBERED.lock(), era);
+    }
+
+    fn remember_in(&self, eras: &mut Eras, era: Option<Era>) {
+        let Some(era) = era else {
+            eras.remove(self);
+            return;
+        };
+        if eras.len() >= REMEMBERED_LIMIT && !eras.contains_key(self) {
+            eras.clear();
+        }
+        eras.insert(self.clone(), era);
     }
 }
 
@@ -236,8 +226,8 @@ mod tests {
     fn servers_that_differ_in_anything_are_told_apart() {
         let mut eras = Eras::default();
         let plain = kind("a", spec());
-        eras.remember(&plain, Some(Era::Legacy));
-        assert_eq!(eras.known.get(&kind("a", spec())), Some(&Era::Legacy));
+        plain.remember_in(&mut eras, Some(Era::Legacy));
+        assert_eq!(eras.get(&kind("a", spec())), Some(&Era::Legacy));
         for other in [
             kind("b", spec()),
             kind("a", spec().arg("x")),
@@ -246,12 +236,12 @@ mod tests {
             kind("a", spec().cwd("/tmp")),
             kind("a", spec().option("image", "x".into())),
         ] {
-            assert_eq!(eras.known.get(&other), None, "{other:?}");
+            assert_eq!(eras.get(&other), None, "{other:?}");
         }
-        eras.remember(&plain, Some(Era::Modern));
-        assert_eq!(eras.known.get(&plain), Some(&Era::Modern));
-        eras.remember(&plain, None);
-        assert!(eras.known.is_empty());
+        plain.remember_in(&mut eras, Some(Era::Modern));
+        assert_eq!(eras.get(&plain), Some(&Era::Modern));
+        plain.remember_in(&mut eras, None);
+        assert!(eras.is_empty());
     }
 
     #[test]
@@ -259,9 +249,9 @@ mod tests {
         let mut eras = Eras::default();
         for n in 0..3 * REMEMBERED_LIMIT {
             let kind = kind("a", spec().arg(n.to_string()));
-            eras.remember(&kind, Some(Era::Modern));
-            assert!(eras.known.len() <= REMEMBERED_LIMIT);
-            assert_eq!(eras.known.get(&kind), Some(&Era::Modern));
+            kind.remember_in(&mut eras, Some(Era::Modern));
+            assert!(eras.len() <= REMEMBERED_LIMIT);
+            assert_eq!(eras.get(&kind), Some(&Era::Modern));
         }
     }
 }
