@@ -64,7 +64,7 @@ async fn plain(script: &str) -> Result<(), Box<dyn Error>> {
 }
 
 async fn tracked(script: &str) -> Result<(), Box<dyn Error>> {
-    let launcher = ContainerTracker::new(LocalLauncher::new()).reap(ReapPolicy::Tied);
+    let launcher = ContainerTracker::new(Arc::new(LocalLauncher::new())).reap(ReapPolicy::Tied);
     let mut spec = ServerSpec::builder("demo", "sh").args(["-c", script]);
     for name in ["DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"] {
         spec = spec.pass_env(name);

@@ -10,6 +10,7 @@
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -78,7 +79,7 @@ async fn calls(run: &mut Run, launcher: &DockerLauncher) {
     const CALLS: usize = 2000;
     let mut ours = Session::ours(launcher).await;
     let mut bare = Cli::start();
-    let tracker = ContainerTracker::new(LocalLauncher::new());
+    let tracker = ContainerTracker::new(Arc::new(LocalLauncher::new()));
     let mut proxied = Session::tracked(&tracker).await;
     let direct = LocalLauncher::new();
     let mut unproxied = Session::tracked(&direct).await;
@@ -105,7 +106,7 @@ async fn calls(run: &mut Run, launcher: &DockerLauncher) {
 /// The memory that a proxy in use takes in this process, beside that of the server.
 async fn memory(run: &mut Run) {
     const SERVERS: u32 = 10;
-    let tracker = ContainerTracker::new(LocalLauncher::new());
+    let tracker = ContainerTracker::new(Arc::new(LocalLauncher::new()));
     // What is set up once, and what the allocator keeps.
     for launcher in [&LocalLauncher::new() as &dyn ServerLauncher, &tracker] {
         Session::tracked(launcher).await.end().await;

@@ -12,6 +12,7 @@ mod support;
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_launcher_docker::{ContainerOptions, ContainerTracker, DockerLauncher, Endpoint, Init};
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
             }),
         // Every server has the proxy, and none of them uses it.
         Kit::new("docker-wrapped", || async {
-            ContainerTracker::new(LocalLauncher::new())
+            ContainerTracker::new(Arc::new(LocalLauncher::new()))
                 .require_proxy(true)
                 .ledger_directory(told(LEDGERS))
         })

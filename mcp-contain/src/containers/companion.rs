@@ -83,7 +83,7 @@ fn attend(order: &Order) -> io::Result<()> {
         .build()?;
     runtime.block_on(async {
         let mut wrapper = UnixStream::from_std(stream)?;
-        let tracker = ContainerTracker::new(()).require_proxy(order.insists);
+        let tracker = ContainerTracker::without_launcher().require_proxy(order.insists);
         let spec = specification(order, directory.ok().as_deref());
         let tracking = match spec {
             // The wrapper adds the context.

@@ -40,7 +40,7 @@ fn all(why: String) -> UnknownRemnant {
 }
 
 fn tracker() -> ContainerTracker<()> {
-    ContainerTracker::new(())
+    ContainerTracker::without_launcher()
 }
 
 fn in_time<T>(

@@ -73,7 +73,7 @@ impl ReapPolicy {
 /// Servers that were launched keep running, and so does the tracking of their containers.
 #[derive(Debug)]
 #[must_use = "a tracker does nothing by itself"]
-pub struct ContainerTracker<L> {
+pub struct ContainerTracker<L = Arc<dyn ServerLauncher>> {
     launcher: L,
     settings: Settings,
     host: Lock<Option<Host>>,
@@ -110,9 +110,22 @@ mcp_lifecycle_core::setters! { ContainerTracker<L>:
     ledger_directory(directory: impl Into<PathBuf>) |it| it.settings.ledgers = Place::At(directory.into());
 }
 
-impl<L> ContainerTracker<L> {
+impl ContainerTracker {
     /// Tracks the containers of the servers that `launcher` launches.
-    pub fn new(launcher: L) -> Self {
+    pub fn new(launcher: Arc<dyn ServerLauncher>) -> Self {
+        Self::around(launcher)
+    }
+}
+
+impl ContainerTracker<()> {
+    /// Tracks the containers of servers that the caller starts by itself.
+    pub fn without_launcher() -> Self {
+        Self::around(())
+    }
+}
+
+impl<L> ContainerTracker<L> {
+    fn around(launcher: L) -> Self {
         Self {
             launcher,
             settings: Settings {
@@ -126,8 +139,8 @@ impl<L> ContainerTracker<L> {
         }
     }
 
-    /// Tracks the containers of a server that the caller starts and ends by itself, whatever `L`
-    /// is: the specification to start instead, and the end of its containers.
+    /// Tracks the containers of a server that the caller starts and ends by itself: the
+    /// specification to start instead, and the end of its containers.
     ///
     /// # Errors
     ///
@@ -198,7 +211,7 @@ impl<L> ContainerTracker<L> {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
+impl ServerLauncher for ContainerTracker {
     fn name(&self) -> &str {
         self.launcher.name()
     }

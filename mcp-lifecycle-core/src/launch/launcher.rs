@@ -293,33 +293,3 @@ pub trait ProcessTerminator: fmt::Debug + Send + Sync + 'static {
 
 /// Fails to compile unless both traits are dyn compatible.
 const _: fn(&dyn ServerLauncher, &dyn ProcessTerminator) = |_, _| {};
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<T: ServerLauncher + ?Sized> ServerLauncher for Arc<T> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn fingerprint(&self) -> Option<String> {
-        (**self).fingerprint()
-    }
-    fn semantics(&self) -> TerminationSemantics {
-        (**self).semantics()
-    }
-    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
-        (**self).prepare(spec, context).await
-    }
-    async fn launch(
-        &self,
-        spec: &ServerSpec,
-        context: &LaunchContext,
-    ) -> Result<LaunchedServer, LaunchError> {
-        (**self).launch(spec, context).await
-    }
-    fn unfinished(&self, server: &str) -> Vec<Remnant> {
-        (**self).unfinished(server)
-    }
-    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
-        (**self).reap_orphans().await
-    }
-}

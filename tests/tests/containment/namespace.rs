@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::{
-    Evidence, ExitStatus, Guarantee, LaunchContext, Reach, ServerLauncher, ServerSpec,
+    Evidence, ExitStatus, Guarantee, LaunchContext, Reach, ServerSpec,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid, getsid};

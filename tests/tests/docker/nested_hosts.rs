@@ -4,6 +4,7 @@
 //! containers, and is the one that is judged; the outermost is the test's own process.
 
 use std::os::unix::process::CommandExt as _;
+use std::sync::Arc;
 
 use mcp_launcher_docker::ContainerTracker;
 use mcp_launcher_local::LocalLauncher;
@@ -93,8 +94,8 @@ impl Told {
         }
     }
 
-    fn tracker(&self) -> ContainerTracker<LocalLauncher> {
-        ContainerTracker::new(LocalLauncher::new()).ledger_directory(&self.ledgers)
+    fn tracker(&self) -> ContainerTracker {
+        ContainerTracker::new(Arc::new(LocalLauncher::new())).ledger_directory(&self.ledgers)
     }
 
     /// The containers of this test, as the engine itself lists them.

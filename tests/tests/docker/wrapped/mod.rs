@@ -13,6 +13,7 @@ mod remote;
 mod shapes;
 mod strangers;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::ContainerTracker;
@@ -29,8 +30,8 @@ pub(crate) fn policy() -> TerminationPolicy {
 }
 
 impl Rig {
-    pub(crate) fn tracker(&self) -> ContainerTracker<LocalLauncher> {
-        ContainerTracker::new(LocalLauncher::new()).ledger_directory(self.ledgers.path())
+    pub(crate) fn tracker(&self) -> ContainerTracker {
+        ContainerTracker::new(Arc::new(LocalLauncher::new())).ledger_directory(self.ledgers.path())
     }
 
     /// `RUN` are the options of `docker run`, `PAYLOAD` is what comes after.

@@ -8,6 +8,7 @@ use super::proxy::Tracked;
 use super::{Shape, drain, ends_clean, policy};
 use crate::support::{Rig, eventually};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The command itself is `docker run`, and says which engine: no proxy, labels.
@@ -136,7 +137,8 @@ async fn a_launcher_of_anything_but_processes_here_is_refused() {
     let Some(rig) = Rig::new("inner") else {
         return;
     };
-    let tracker = ContainerTracker::new(rig.launcher()).ledger_directory(rig.ledgers.path());
+    let tracker =
+        ContainerTracker::new(Arc::new(rig.launcher())).ledger_directory(rig.ledgers.path());
     let spec = ServerSpec::builder(&rig.server, "/mcp-fixture")
         .arg("plain")
         .env("DOCKER_HOST", &rig.engine.host);
