@@ -32,36 +32,11 @@ pub(crate) const VALID: Duration = Duration::from_secs(40);
 const SHORTEST: Duration = Duration::from_secs(8);
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
-#[derive(Debug, Clone, Copy)]
-struct Clocks {
-    valid: u16,
-}
-
-impl Clocks {
-    fn new(valid: Duration) -> Self {
-        let valid = valid.clamp(SHORTEST, LONGEST).as_secs();
-        Self {
-            valid: valid.try_into().unwrap_or(u16::MAX),
-        }
-    }
-
-    fn part(self, part: u32) -> Duration {
-        Duration::from_secs(self.valid.into()) / part
-    }
-
-    /// Tolerates some late or lost renewals.
-    fn renewed(self) -> Duration {
-        self.part(4)
-    }
-
-    fn answered(self) -> Duration {
-        self.part(8)
-    }
-
-    fn again(self) -> Duration {
-        self.part(20)
-    }
-}
+/// Parts of the validity: the time between two renewals, which tolerates some late or lost ones, the
+/// time for an answer, and the time before a failed one is repeated.
+const RENEWED: u32 = 4;
+const ANSWERED: u32 = 8;
+const AGAIN: u32 = 20;
 
 /// Longest wait of the last pod's end for the Lease's deletion.
 const DELETED: Duration = Duration::from_secs(2);
@@ -73,7 +48,7 @@ pub(crate) struct Leases(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     instance: String,
-    clocks: Clocks,
+    valid: Duration,
     state: Mutex<State>,
 }
 
@@ -103,7 +78,7 @@ impl Leases {
         Self(Arc::new(Shared {
             cluster,
             instance,
-            clocks: Clocks::new(valid),
+            valid: valid.clamp(SHORTEST, LONGEST),
             state: Mutex::default(),
         }))
     }
@@ -169,7 +144,7 @@ impl Leases {
         let Shared {
             cluster,
             instance,
-            clocks,
+            valid,
             ..
         } = &*self.0;
         let name = labels::lease_name(instance);
@@ -177,7 +152,7 @@ impl Leases {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": name, "labels": labels::of_host(instance), "ownerReferences": owner},
             "spec": {
-                "holderIdentity": holder(instance), "leaseDurationSeconds": clocks.valid,
+                "holderIdentity": holder(instance), "leaseDurationSeconds": valid.as_secs(),
                 "renewTime": MicroTime(Timestamp::now()),
             },
         });
@@ -315,8 +290,8 @@ async fn bounded(lease: &str, deleting: impl Future<Output = Result<(), ClusterE
 async fn renew(shared: Arc<Shared>, uid: String) {
     let name = labels::lease_name(&shared.instance);
     let fields = || renewal(Some(&uid));
-    let clocks = shared.clocks;
-    let mut pause = clocks.renewed();
+    let valid = shared.valid;
+    let mut pause = valid / RENEWED;
     // A conflict is also the response to a write that lost a race, so only a second one in a row
     // means another Lease.
     let mut was_refused = false;
@@ -324,11 +299,11 @@ async fn renew(shared: Arc<Shared>, uid: String) {
         sleep(pause).await;
         let fields = fields();
         let renewing = shared.cluster.patch::<Lease>(Kind::Lease, &name, &fields);
-        let renewed = timeout(clocks.answered(), renewing).await;
+        let renewed = timeout(valid / ANSWERED, renewing).await;
         let mut state = shared.state.lock().await;
         let current = state.current.as_mut().filter(|now| now.uid == uid);
         let Some(current) = current else { return };
-        pause = clocks.renewed();
+        pause = valid / RENEWED;
         match renewed {
             Ok(Ok(lease)) => {
                 current.version = lease.metadata.resource_version.unwrap_or_default();
@@ -337,7 +312,7 @@ async fn renew(shared: Arc<Shared>, uid: String) {
             Ok(Err(error)) if error.meaning() == Meaning::Conflict && !was_refused => {
                 warn!(lease = name, %error, "the Lease was not renewed");
                 was_refused = true;
-                pause = clocks.again();
+                pause = valid / AGAIN;
             }
             Ok(Err(error)) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
                 warn!(lease = name, %error, "the Lease is lost: its pods will be ended");
@@ -346,11 +321,11 @@ async fn renew(shared: Arc<Shared>, uid: String) {
             }
             Ok(Err(error)) => {
                 warn!(lease = name, %error, "the Lease was not renewed");
-                pause = clocks.again();
+                pause = valid / AGAIN;
             }
             Err(_) => {
                 warn!(lease = name, "the Lease was not renewed: no answer");
-                pause = clocks.again();
+                pause = valid / AGAIN;
             }
         }
     }
