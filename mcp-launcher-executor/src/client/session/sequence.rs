@@ -11,9 +11,9 @@ const EARLY_BYTES: usize = 64 << 20;
 ///
 /// Numbers start at 1 and are shared by output, exit and closing. Peers emit them from different
 /// tasks, so they arrive out of order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sequencer {
-    next: u64,
+    last: u64,
     early: BTreeMap<u64, ProcessEvent>,
     early_bytes: usize,
     exit_seen: bool,
@@ -33,22 +33,9 @@ pub(crate) enum Recovery {
     },
 }
 
-impl Default for Sequencer {
-    fn default() -> Self {
-        Self {
-            next: 1,
-            early: BTreeMap::new(),
-            early_bytes: 0,
-            exit_seen: false,
-            closed_seen: false,
-            closes_after: None,
-        }
-    }
-}
-
 impl Sequencer {
     pub(crate) fn last(&self) -> u64 {
-        self.next - 1
+        self.last
     }
 
     pub(crate) fn has_hole(&self) -> bool {
@@ -67,7 +54,7 @@ impl Sequencer {
         deliver: &mut impl FnMut(ProcessEvent),
     ) -> bool {
         match seq {
-            Some(seq) if seq < self.next => {}
+            Some(seq) if seq <= self.last => {}
             Some(seq) => {
                 let bytes = event.bytes();
                 if let Entry::Vacant(place) = self.early.entry(seq) {
@@ -77,7 +64,7 @@ impl Sequencer {
             }
             None => {
                 let last = self.early.keys().next_back().copied();
-                self.closes_after = Some(last.unwrap_or(0).max(self.last()));
+                self.closes_after = Some(last.unwrap_or(0).max(self.last));
             }
         }
         self.drain(deliver);
@@ -90,31 +77,31 @@ impl Sequencer {
         read: ReadResult,
         deliver: &mut impl FnMut(ProcessEvent),
     ) -> Recovery {
-        let (before, more) = (self.next, !read.chunks.is_empty());
+        let (before, more) = (self.last, !read.chunks.is_empty());
         for chunk in read.chunks {
             let event = ProcessEvent::Output(chunk.stream, chunk.chunk.0);
             self.accept(Some(chunk.seq), event, deliver);
         }
-        if self.next > before {
+        if self.last > before {
             return Recovery::More;
         }
         // No chunk is the next one: a missing number is an event that a read reports as state.
-        while self.next < read.next_seq {
+        while self.last + 1 < read.next_seq {
             let is_exit = |event: &ProcessEvent| matches!(event, ProcessEvent::Exited(_));
             let exit_is_early = || self.early.values().any(is_exit);
             let exit_missing = read.exited && !self.exit_seen && !exit_is_early();
             let event = if exit_missing {
                 ProcessEvent::Exited(read.exit_code)
-            } else if read.closed && !self.closed_seen && self.next + 1 == read.next_seq {
+            } else if read.closed && !self.closed_seen && self.last + 2 == read.next_seq {
                 ProcessEvent::Closed
             } else {
                 let to = self.early.keys().next().copied().unwrap_or(read.next_seq) - 1;
                 return Recovery::Lost {
-                    from: self.next,
+                    from: self.last + 1,
                     to,
                 };
             };
-            self.accept(Some(self.next), event, deliver);
+            self.accept(Some(self.last + 1), event, deliver);
         }
         match more {
             true => Recovery::More,
@@ -123,9 +110,9 @@ impl Sequencer {
     }
 
     fn drain(&mut self, deliver: &mut impl FnMut(ProcessEvent)) {
-        while let Some(event) = self.early.remove(&self.next) {
+        while let Some(event) = self.early.remove(&(self.last + 1)) {
             self.early_bytes -= event.bytes();
-            self.next += 1;
+            self.last += 1;
             match event {
                 ProcessEvent::Exited(_) => self.exit_seen = true,
                 ProcessEvent::Closed => self.closed_seen = true,
@@ -133,7 +120,7 @@ impl Sequencer {
             }
             deliver(event);
         }
-        let closes = self.closes_after.is_some_and(|last| last <= self.last());
+        let closes = self.closes_after.is_some_and(|last| last <= self.last);
         if closes && !self.closed_seen {
             self.closed_seen = true;
             deliver(ProcessEvent::Closed);
