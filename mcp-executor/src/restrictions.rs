@@ -3,7 +3,6 @@
 //! An unenforced restriction is worse than a refusal, since its client relies on it. So every field
 //! of `process/start` that is not known to be harmless is refused, unless it requests nothing.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserializer;
@@ -12,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::protocol::{Params, RpcError, code};
 
-/// Rejects parameters of `process/start` that request more than is done. Allocates nothing.
+/// Rejects parameters of `process/start` that request more than is done.
 pub(super) fn check(params: Params<'_>) -> Result<(), RpcError> {
     let mut json = serde_json::Deserializer::from_str(params.text());
     match json.deserialize_map(Fields) {
@@ -34,7 +33,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut refused = None;
-        while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+        while let Some(name) = map.next_key::<String>()? {
             if is_served(&name) || refused.is_some() {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -45,10 +44,6 @@ impl<'de> Visitor<'de> for Fields {
         Ok(refused)
     }
 }
-
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn is_served(name: &str) -> bool {
     matches!(
