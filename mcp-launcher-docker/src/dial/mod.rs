@@ -1,9 +1,7 @@
 //! Connections to engines: to remote ones for our own requests, to any for those through the proxy.
 //! By hand: bollard's have no keep-alive, and give the proxy no stream.
 
-#[cfg(feature = "ssh")]
 mod ssh;
-#[cfg(feature = "tcp")]
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
@@ -19,11 +17,9 @@ use crate::endpoint::Endpoint;
 #[derive(Debug)]
 pub(crate) enum Dial {
     Unix(PathBuf),
-    #[cfg(feature = "tcp")]
     Tcp(String),
     #[cfg(feature = "tls")]
     Tls(tls::Tls),
-    #[cfg(feature = "ssh")]
     Ssh(ssh::Ssh),
 }
 
@@ -39,20 +35,16 @@ impl Dial {
     pub(crate) fn to(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => Ok(Self::Unix(path.clone())),
-            #[cfg(feature = "tcp")]
             Endpoint::Tcp(address) => Ok(Self::Tcp(address.clone())),
             #[cfg(feature = "tls")]
             Endpoint::Tls {
                 address,
                 certificates,
             } => Ok(Self::Tls(tls::Tls::new(address, certificates)?)),
-            #[cfg(feature = "ssh")]
             Endpoint::Ssh(url) => Ok(Self::Ssh(ssh::Ssh::new(url))),
-            #[cfg(not(all(feature = "tls", feature = "ssh")))]
-            other => {
-                let problem = format!(
-                    "mcp-launcher-docker was built without the feature for {other}: tcp, tls or ssh"
-                );
+            #[cfg(not(feature = "tls"))]
+            Endpoint::Tls { .. } => {
+                let problem = "mcp-launcher-docker was built without the feature tls";
                 Err(io::Error::new(io::ErrorKind::Unsupported, problem))
             }
         }
@@ -62,11 +54,9 @@ impl Dial {
         let connected = async {
             Ok::<Connection, io::Error>(match self {
                 Self::Unix(path) => Box::new(UnixStream::connect(path).await?),
-                #[cfg(feature = "tcp")]
                 Self::Tcp(address) => Box::new(tcp::connect(address).await?),
                 #[cfg(feature = "tls")]
                 Self::Tls(tls) => Box::new(tls.connect().await?),
-                #[cfg(feature = "ssh")]
                 Self::Ssh(ssh) => Box::new(ssh.connect()?),
             })
         };
@@ -75,11 +65,10 @@ impl Dial {
 
     /// Returns the last stderr output of an ended program that carried a connection.
     pub(crate) async fn last_words(&self) -> Option<String> {
-        #[cfg(feature = "ssh")]
-        if let Self::Ssh(ssh) = self {
-            return ssh.last_words().await;
+        match self {
+            Self::Ssh(ssh) => ssh.last_words().await,
+            _ => None,
         }
-        None
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use resolve::Surroundings;
 pub enum Endpoint {
     /// A Unix socket on this machine.
     Unix(PathBuf),
-    /// Plain TCP, `host:port`. Needs the feature `tcp`.
+    /// Plain TCP, `host:port`.
     Tcp(String),
     /// TCP with TLS, `host:port`. Needs the feature `tls`.
     Tls {
@@ -24,7 +24,7 @@ pub enum Endpoint {
         /// The directory with `ca.pem`, `cert.pem` and `key.pem`.
         certificates: PathBuf,
     },
-    /// `ssh://…`, through the system's ssh. Needs the feature `ssh`.
+    /// `ssh://…`, through the system's ssh.
     Ssh(String),
 }
 
