@@ -3,7 +3,7 @@
 
 mod client;
 mod error;
-#[cfg(all(fuzzing, feature = "wss"))]
+#[cfg(fuzzing)]
 #[path = "../../fuzz/src/launcher/mod.rs"]
 pub mod fuzzing;
 #[cfg(all(doc, not(doctest)))]
@@ -12,7 +12,7 @@ pub mod guide;
 pub mod wire;
 
 /// The page for a first try; its code compiles.
-#[cfg(all(doctest, feature = "wss"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/first-executor.md")]
 mod first_executor {}
 

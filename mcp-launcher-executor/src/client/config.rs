@@ -36,7 +36,6 @@ pub struct ExecServerConfig {
 
 #[derive(Clone)]
 pub(crate) enum Target {
-    #[cfg(feature = "websocket")]
     WebSocket {
         url: String,
         token: Option<String>,
@@ -48,12 +47,7 @@ pub(crate) enum Target {
     },
 }
 
-#[cfg(feature = "websocket")]
 #[derive(Clone, Default)]
-#[cfg_attr(
-    not(feature = "wss"),
-    expect(dead_code, reason = "without TLS there is nothing to read them for")
-)]
 pub(crate) struct Certificates {
     /// The authorities that may have signed the executor's certificate; the public ones if `None`.
     pub(crate) trusted: Option<std::path::PathBuf>,
@@ -74,7 +68,6 @@ impl ExecServerConfig {
             secret.hash_one(format!("{place:?}"))
         };
         let place = match &self.target {
-            #[cfg(feature = "websocket")]
             Target::WebSocket { url, .. } => hash(url),
             Target::Command { program, args } => hash(&(program, args)),
         };
@@ -100,7 +93,6 @@ impl ExecServerConfig {
     #[must_use]
     pub fn token(mut self, secret: impl Into<String>) -> Self {
         match &mut self.target {
-            #[cfg(feature = "websocket")]
             Target::WebSocket { token, .. } => *token = Some(secret.into()),
             Target::Command { .. } => drop(secret.into()),
         }
@@ -108,7 +100,6 @@ impl ExecServerConfig {
     }
 
     /// Trusts the certificates of this PEM file instead of the public ones.
-    #[cfg(feature = "wss")]
     #[must_use]
     pub fn trust(mut self, pem: impl Into<std::path::PathBuf>) -> Self {
         if let Target::WebSocket { certificates, .. } = &mut self.target {
@@ -119,7 +110,6 @@ impl ExecServerConfig {
 
     /// Presents this certificate to an executor that requires one: PEM files of the chain and its
     /// private key, read at each connect.
-    #[cfg(feature = "wss")]
     #[must_use]
     pub fn identity(
         mut self,
@@ -134,7 +124,6 @@ impl ExecServerConfig {
 
     pub(crate) fn objection(&self) -> Option<&'static str> {
         match &self.target {
-            #[cfg(feature = "websocket")]
             Target::WebSocket {
                 url,
                 token: Some(_),
@@ -148,7 +137,6 @@ impl ExecServerConfig {
 
     pub(crate) fn peer(&self) -> String {
         match &self.target {
-            #[cfg(feature = "websocket")]
             Target::WebSocket { url, .. } => without_secrets(url),
             Target::Command { program, .. } => program.to_string_lossy().into_owned(),
         }
@@ -157,7 +145,6 @@ impl ExecServerConfig {
 
 mcp_lifecycle_core::debug_fields! { ExecServerConfig, it { peer: &it.peer(), resume_window: &it.resume_window } }
 
-#[cfg(feature = "websocket")]
 fn is_plain_and_far(url: &str) -> bool {
     let Ok(uri) = url.parse::<tokio_tungstenite::tungstenite::http::Uri>() else {
         return false;
@@ -169,7 +156,6 @@ fn is_plain_and_far(url: &str) -> bool {
     uri.scheme_str() == Some("ws") && !is_near
 }
 
-#[cfg(feature = "websocket")]
 fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or(url);
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -180,7 +166,7 @@ fn without_secrets(url: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-#[cfg(all(test, feature = "websocket"))]
+#[cfg(test)]
 mod tests {
     use crate::ExecutorLauncher;
 

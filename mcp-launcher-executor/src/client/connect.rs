@@ -91,7 +91,6 @@ pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, Execu
 
 async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
     match &config.target {
-        #[cfg(feature = "websocket")]
         Target::WebSocket {
             url,
             token,

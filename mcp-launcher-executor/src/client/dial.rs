@@ -49,7 +49,7 @@ pub(super) async fn websocket(
         let (mut socket, answer) = client_async_with_config(request, stream, config).await?;
         if !is_ours(&answer) {
             let socket = socket.get_mut();
-            socket.after_read(|stream| acknowledge(tcp(stream)));
+            socket.after_read(|stream| acknowledge(stream.get_ref().0));
         }
         return Ok(Box::new(WebSocketLink::new(socket)));
     }
@@ -99,26 +99,6 @@ async fn unix(path: &str, max_frame: usize) -> Result<Box<dyn Link>, BoxError> {
     Ok(Box::new(WebSocketLink::new(socket)))
 }
 
-#[cfg(not(feature = "wss"))]
-fn connector(_: &Certificates) -> Result<std::convert::Infallible, BoxError> {
-    Err("this build has no `wss` feature".into())
-}
-
-#[cfg(not(feature = "wss"))]
-async fn encrypt(
-    connector: std::convert::Infallible,
-    _: &str,
-    _: TcpStream,
-) -> Result<TcpStream, BoxError> {
-    match connector {}
-}
-
-#[cfg(not(feature = "wss"))]
-fn tcp(stream: &TcpStream) -> &TcpStream {
-    stream
-}
-
-#[cfg(feature = "wss")]
 fn connector(certificates: &Certificates) -> Result<tokio_rustls::TlsConnector, BoxError> {
     use mcp_lifecycle_core::backend::tls;
 
@@ -136,7 +116,6 @@ fn connector(certificates: &Certificates) -> Result<tokio_rustls::TlsConnector, 
     )))
 }
 
-#[cfg(feature = "wss")]
 async fn encrypt(
     connector: tokio_rustls::TlsConnector,
     host: &str,
@@ -153,9 +132,4 @@ async fn encrypt(
             _ => error.into(),
         }
     })
-}
-
-#[cfg(feature = "wss")]
-fn tcp(stream: &tokio_rustls::client::TlsStream<TcpStream>) -> &TcpStream {
-    stream.get_ref().0
 }

@@ -1,9 +1,7 @@
-#[cfg(feature = "websocket")]
 mod addresses;
 mod config;
 mod connect;
 mod connection;
-#[cfg(feature = "websocket")]
 mod dial;
 mod driver;
 #[cfg(fuzzing)]
@@ -72,7 +70,6 @@ struct Established {
 impl ExecutorLauncher {
     /// Creates the configuration of an executor at a `ws://` or `wss://` URL, or at a socket file
     /// `unix:/path` of this machine, owned by this user or root.
-    #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> ExecServerConfig {
         ExecServerConfig::new(Target::WebSocket {
             url: url.into(),

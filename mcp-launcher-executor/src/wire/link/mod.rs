@@ -1,10 +1,8 @@
 //! Links carry frames, with one message per frame. The task that owns a link polls both directions,
 //! so that neither waits for the other.
 
-#[cfg(feature = "websocket")]
 mod counted;
 mod lines;
-#[cfg(feature = "websocket")]
 mod websocket;
 
 use std::task::{Context, Poll};
@@ -12,12 +10,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use thiserror::Error;
 
-#[cfg(feature = "websocket")]
 pub use counted::Counted;
 pub use lines::LineLink;
-#[cfg(feature = "websocket")]
 pub use websocket::WebSocketLink;
-#[cfg(feature = "websocket")]
 pub use websocket::config as websocket_config;
 
 /// Queued bytes at which a link's owner stops sending.
@@ -33,7 +28,6 @@ pub enum Incoming {
 
 impl LinkError {
     /// Returns the code to close with, for an end that may still read.
-    #[cfg(feature = "websocket")]
     pub fn close_code(&self) -> CloseCode {
         use tokio_tungstenite::tungstenite::Error;
         match self {
@@ -43,10 +37,7 @@ impl LinkError {
     }
 
     pub fn is_too_large(&self) -> bool {
-        #[cfg(feature = "websocket")]
-        return matches!(self, Self::Closed { code, .. } if *code == CloseCode::TooLarge as u16);
-        #[cfg(not(feature = "websocket"))]
-        false
+        matches!(self, Self::Closed { code, .. } if *code == CloseCode::TooLarge as u16)
     }
 }
 
@@ -107,10 +98,8 @@ pub enum CloseCode {
 pub enum LinkError {
     #[error("the transport failed")]
     Io(#[from] std::io::Error),
-    #[cfg(feature = "websocket")]
     #[error("the WebSocket failed")]
     WebSocket(#[source] Box<tokio_tungstenite::tungstenite::Error>),
-    #[cfg(feature = "websocket")]
     #[error("the other end closed it: {reason} (code {code})")]
     Closed { code: u16, reason: String },
 }
