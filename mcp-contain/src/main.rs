@@ -4,7 +4,6 @@
 
 mod cli;
 #[cfg(target_os = "linux")]
-#[cfg_attr(not(feature = "docker"), path = "containers/absent.rs")]
 mod containers;
 mod failure;
 #[cfg(doc)]
