@@ -253,7 +253,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
     tokio::spawn(keep(Arc::clone(&pod)));
     let mut known = pod.known();
     let discard = pod.discard.clone();
-    let terminator = Arc::new(PodTerminator::new(pod));
+    let terminator = Arc::new(PodTerminator { pod });
     let Some(attached) = ready else {
         let none = || tokio::io::empty();
         return LaunchedServer::new(

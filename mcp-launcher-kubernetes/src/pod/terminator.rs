@@ -14,7 +14,7 @@ use crate::error::Meaning;
 
 #[derive(Debug)]
 pub(crate) struct PodTerminator {
-    pod: Arc<LivePod>,
+    pub(super) pod: Arc<LivePod>,
 }
 
 /// Describes the containment. When the host dies, stdin ends with the connection: a polite server exits,
@@ -32,10 +32,6 @@ pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
 }
 
 impl PodTerminator {
-    pub(super) fn new(pod: Arc<LivePod>) -> Self {
-        Self { pod }
-    }
-
     fn remnant(&self) -> Remnant {
         let seen = self.pod.entry.seen();
         let seen = seen.borrow();
