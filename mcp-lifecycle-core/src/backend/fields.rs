@@ -76,14 +76,10 @@ pub fn set_at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Valu
     })
 }
 
-/// Returns the first field of `asked` that is not in `kept`: the engine's API types do not have it
+/// Returns the first field of `asked` that is not in `kept`, by its path from `at`: the engine's API types do not have it
 /// and would drop it silently.
 #[must_use]
-pub fn missing(asked: &Value, kept: &Value) -> Option<String> {
-    missing_at(asked, kept, "")
-}
-
-fn missing_at(asked: &Value, kept: &Value, at: &str) -> Option<String> {
+pub fn missing(asked: &Value, kept: &Value, at: &str) -> Option<String> {
     let below = |name: &str| match at {
         "" => name.to_owned(),
         at => format!("{at}.{name}"),
@@ -92,14 +88,14 @@ fn missing_at(asked: &Value, kept: &Value, at: &str) -> Option<String> {
         (Value::Null, _) => None,
         (Value::Object(asked), kept) => {
             asked.iter().find_map(|(name, asked)| match kept.get(name) {
-                Some(kept) => missing_at(asked, kept, &below(name)),
+                Some(kept) => missing(asked, kept, &below(name)),
                 None if asked.is_null() => None,
                 None => Some(below(name)),
             })
         }
         (Value::Array(asked), Value::Array(kept)) => {
             let mut pairs = asked.iter().zip(kept);
-            pairs.find_map(|(asked, kept)| missing_at(asked, kept, at))
+            pairs.find_map(|(asked, kept)| missing(asked, kept, at))
         }
         _ => None,
     }

@@ -50,7 +50,7 @@ pub fn known<T: Serialize + DeserializeOwned>(
     let failed = |error: serde_json::Error| invalid(option, error.to_string());
     let typed: T = serde_json::from_value(whole).map_err(failed)?;
     let kept = serde_json::to_value(&typed).map_err(failed)?;
-    match missing(asked, &kept) {
+    match missing(asked, &kept, "") {
         Some(path) => Err(invalid(option, format!("the API has no `{path}`"))),
         None => Ok(typed),
     }
