@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
+use mcp_lifecycle_core::lock::Lock;
 use mcp_tree::conclusion::Proof;
 use mcp_tree::ending::Ending;
 use tokio::sync::oneshot;
@@ -26,7 +27,7 @@ pub(super) struct JobServer {
 struct Held {
     job: Job,
     leader: Process,
-    state: Mutex<State>,
+    state: Lock<State>,
     ending: Ending,
 }
 
@@ -59,7 +60,7 @@ impl JobServer {
         let held = Arc::new(Held {
             job,
             leader,
-            state: Mutex::new(state),
+            state: Lock::new(state),
             ending: Ending::new(),
         });
         let _ = known.set(Arc::clone(&held));
@@ -98,7 +99,7 @@ impl Held {
 
     fn is_gone(&self) {
         let (heard, waits, swept) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             // Kept in place: either of two threads may publish the proof first.
             let swept = state.swept.clone();
             (state.heard.take(), std::mem::take(&mut state.waits), swept)
@@ -120,7 +121,7 @@ impl Held {
     /// Waits for the end of one process: the job's report that it is empty may never arrive.
     fn wait_for_somebody(&self) {
         let members = self.members();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.known = names(&members);
         let Some(heard) = &state.heard else { return };
         // None if all are about to end: then the job reports.
@@ -152,7 +153,7 @@ impl Held {
         });
         let ended = {
             // The names are set before another thread publishes the end.
-            let state = &mut *self.lock();
+            let state = &mut *self.state.lock();
             let ended = self.job.terminate();
             for pid in &swept[..count.min(swept.len())] {
                 let name = state.known.get(pid).cloned();
@@ -162,10 +163,6 @@ impl Held {
         };
         self.look();
         ended
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -198,7 +195,7 @@ impl ProcessTerminator for JobServer {
         let (tell, told) = oneshot::channel();
         let is_asked = self.held.leader.interrupt(|asked| drop(tell.send(asked)));
         let known = names(&self.held.members());
-        self.held.lock().known = known;
+        self.held.state.lock().known = known;
         let asked = match is_asked {
             Ok(()) => told
                 .await
