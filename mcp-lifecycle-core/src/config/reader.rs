@@ -1,5 +1,4 @@
 use std::collections::HashSet;
-use std::fmt;
 use std::path::Path;
 
 use super::entry::Entry;
@@ -134,10 +133,4 @@ fn tables(root: &Node, format: Format) -> Vec<&Node> {
     tables
 }
 
-impl fmt::Debug for ConfigReader<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConfigReader")
-            .field("launchers", self.launchers)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields! { ConfigReader<'_>, it { launchers: it.launchers } }

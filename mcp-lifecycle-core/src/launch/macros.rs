@@ -43,8 +43,8 @@ macro_rules! setters {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_fields {
-    ($type:ident, $it:ident { $($field:ident: $value:expr),* $(,)? }) => {
-        impl std::fmt::Debug for $type {
+    ($type:ident $(<$life:lifetime>)?, $it:ident { $($field:ident: $value:expr),* $(,)? }) => {
+        impl std::fmt::Debug for $type $(<$life>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let $it = self;
                 f.debug_struct(stringify!($type))
