@@ -36,9 +36,7 @@ impl ProcessTerminator for GuardedServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::new(self.0.containment().clone())
-            .stdin_eof()
-            .polite_signal()
+        TerminationSemantics::all(self.0.containment().clone())
     }
 
     async fn exited(&self) -> ExitStatus {

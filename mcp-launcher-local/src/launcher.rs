@@ -151,9 +151,7 @@ impl ServerLauncher for LocalLauncher {
     fn semantics(&self) -> TerminationSemantics {
         let plan = Plan::known(self);
         let containment = plan.map_or_else(unknown, |plan| plan.containment());
-        TerminationSemantics::new(containment)
-            .stdin_eof()
-            .polite_signal()
+        TerminationSemantics::all(containment)
     }
 
     /// Looks the program up and starts it, on a thread that may block, as a network mount does.

@@ -25,9 +25,7 @@ pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics 
         (false, false) => ("container", Reach::Nothing),
     };
     let containment = Containment::new(mechanism, Reach::Container);
-    TerminationSemantics::new(containment.host_death(reach))
-        .stdin_eof()
-        .polite_signal()
+    TerminationSemantics::all(containment.host_death(reach))
 }
 
 #[async_trait]

@@ -133,7 +133,7 @@ impl ExecServerConfig {
     /// nothing: [`ExecutorLauncher::connect`] connects at once.
     pub fn build(self) -> ExecutorLauncher {
         let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
-        let semantics = supervised::semantics(unknown);
+        let semantics = TerminationSemantics::all(unknown);
         let shared = Arc::new(Shared {
             semantics: mcp_lifecycle_core::lock::Lock::new(semantics),
             current: Mutex::new(None),
@@ -151,7 +151,7 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
             None => Containment::new("executor", Reach::Group),
         };
         return Ok(Established {
-            semantics: supervised::semantics(containment),
+            semantics: TerminationSemantics::all(containment),
             connection,
             helper: None,
             _watch: None,

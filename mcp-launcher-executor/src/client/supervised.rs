@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Remnant,
-    ServerIdentity, StepError, TerminationSemantics,
+    Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Remnant, ServerIdentity,
+    StepError, TerminationSemantics,
 };
 use serde_json::json;
 
@@ -17,12 +17,6 @@ use crate::protocol::extension::SurvivorsResult;
 use crate::protocol::method;
 use crate::protocol::process::StartParams;
 use crate::wire::remnant;
-
-pub(super) fn semantics(containment: Containment) -> TerminationSemantics {
-    TerminationSemantics::new(containment)
-        .stdin_eof()
-        .polite_signal()
-}
 
 pub(super) async fn start(
     established: &Established,

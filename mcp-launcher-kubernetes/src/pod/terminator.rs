@@ -26,9 +26,7 @@ pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
             .atomic_placement(),
         false => Containment::new("pod", Reach::Container),
     };
-    TerminationSemantics::new(containment)
-        .stdin_eof()
-        .polite_signal()
+    TerminationSemantics::all(containment)
 }
 
 impl PodTerminator {

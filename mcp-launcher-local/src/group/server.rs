@@ -302,9 +302,7 @@ impl ProcessTerminator for GroupServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::new(self.containment.clone())
-            .stdin_eof()
-            .polite_signal()
+        TerminationSemantics::all(self.containment.clone())
     }
 
     async fn exited(&self) -> ExitStatus {

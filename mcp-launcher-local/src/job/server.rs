@@ -179,9 +179,7 @@ impl ProcessTerminator for JobServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::new(self.containment.clone())
-            .stdin_eof()
-            .polite_signal()
+        TerminationSemantics::all(self.containment.clone())
     }
 
     async fn exited(&self) -> ExitStatus {

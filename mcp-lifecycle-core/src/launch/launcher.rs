@@ -113,6 +113,11 @@ impl TerminationSemantics {
             containment,
         }
     }
+
+    /// Creates semantics with every step of an end.
+    pub fn all(containment: Containment) -> Self {
+        Self::new(containment).stdin_eof().polite_signal()
+    }
 }
 
 /// A boxed byte sink: the server's stdin. One that learns later that its bytes are not read fails
