@@ -1,63 +1,24 @@
 //! Connects to a name that has several addresses.
-//!
-//! By hand: hyper-util's connector would bring an HTTP client into every host, and it tries the
-//! addresses of one family in sequence.
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::select_ok;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::sleep;
-
-/// Time before the next address is tried in parallel (RFC 8305).
-const STAGGER: Duration = Duration::from_millis(250);
 
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
-    first_of(in_turn(addresses)).await
+    first_of(lookup_host((host, port)).await?).await
 }
 
-/// Alternates address families, so that a network with only one of them costs one wait. The first
-/// address stays first.
-fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
-        return addresses;
-    };
-    let of = |same: bool| {
-        addresses
-            .iter()
-            .filter(move |a| (a.is_ipv6() == first) == same)
-    };
-    let (mut same, mut other) = (of(true), of(false));
-    let mut turns = Vec::with_capacity(addresses.len());
-    while turns.len() < addresses.len() {
-        turns.extend(same.next());
-        turns.extend(other.next());
+/// Connects to all at once, so that one that does not answer keeps no other back. Returns the first
+/// connection, or the last failure.
+async fn first_of(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let attempts = addresses.into_iter().map(TcpStream::connect).map(Box::pin);
+    let attempts: Vec<_> = attempts.collect();
+    if attempts.is_empty() {
+        return Err(io::Error::other("the name has no address"));
     }
-    turns
-}
-
-async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut attempts = FuturesUnordered::new();
-    let mut failure = io::Error::other("the name has no address");
-    loop {
-        match waiting.next() {
-            Some(address) => attempts.push(TcpStream::connect(address)),
-            None if attempts.is_empty() => return Err(failure),
-            None => {}
-        }
-        tokio::select! {
-            Some(outcome) = attempts.next() => match outcome {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failure = error,
-            },
-            () = sleep(STAGGER), if waiting.len() > 0 => {}
-        }
-    }
+    Ok(select_ok(attempts).await?.0)
 }
 
 #[cfg(test)]
@@ -95,15 +56,6 @@ mod tests {
             "{:?}",
             begun.elapsed()
         );
-    }
-
-    #[test]
-    fn families_take_turns() {
-        let addresses = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"];
-        let addresses = addresses.map(|a| a.parse::<SocketAddr>().unwrap());
-        let [a, b, c, d] = addresses;
-        assert_eq!(in_turn(addresses.to_vec()), [a, d, b, c]);
-        assert_eq!(in_turn(Vec::new()), []);
     }
 
     #[tokio::test]
