@@ -48,17 +48,6 @@ struct Settings {
     keep_alive: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            image: None,
-            init: None,
-            lease: lease::VALID,
-            keep_alive: pod::KEEP_ALIVE,
-        }
-    }
-}
-
 impl KubernetesLauncher {
     /// Creates a launcher for the cluster that `kubectl` would use, or that the host's own pod is
     /// in. Nothing is read or connected to before the first launch.
@@ -72,7 +61,15 @@ impl KubernetesLauncher {
 
     /// Returns a builder, to set more than the defaults.
     pub fn builder() -> KubernetesLauncherBuilder {
-        KubernetesLauncherBuilder::new()
+        KubernetesLauncherBuilder {
+            source: Source::default(),
+            settings: Settings {
+                image: None,
+                init: None,
+                lease: lease::VALID,
+                keep_alive: pod::KEEP_ALIVE,
+            },
+        }
     }
 
     /// Returns the value of the label `dev.mcp-lifecycle.instance` on all objects of this launcher.
@@ -232,13 +229,6 @@ mcp_lifecycle_core::setters! { KubernetesLauncherBuilder:
 }
 
 impl KubernetesLauncherBuilder {
-    pub(super) fn new() -> Self {
-        Self {
-            source: Source::default(),
-            settings: Settings::default(),
-        }
-    }
-
     /// Builds the launcher. Nothing is read or connected to before the first launch.
     ///
     /// # Errors
