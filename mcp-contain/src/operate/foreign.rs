@@ -75,13 +75,7 @@ pub(crate) fn run(options: &Guess, is_meant: bool) -> Result<ExitCode, Failure> 
         is_clean &= ended
             .as_ref()
             .is_none_or(|ended| ended.as_ref().is_ok_and(StopReport::is_gone));
-        let verdict = Verdict {
-            name,
-            process: was,
-            spared,
-            ended,
-        };
-        out::line(one_line(&verdict.text()));
+        out::line(one_line(&verdict(name, was, spared, ended)));
     }
     if before.is_empty() {
         out::line(
@@ -126,39 +120,34 @@ fn spared(was: &Unclaimed, is: Option<&Unclaimed>, older: Duration) -> Option<St
     }
 }
 
-struct Verdict<'a> {
-    name: &'a str,
-    process: &'a Unclaimed,
+fn verdict(
+    name: &str,
+    was: &Unclaimed,
     spared: Option<String>,
     ended: Option<std::io::Result<StopReport>>,
-}
-
-impl Verdict<'_> {
-    fn text(&self) -> String {
-        let Self { name, process, .. } = self;
-        let (pid, below) = (process.process.pid, process.descendants.len());
-        let age = units::time(process.process.age);
-        let more = match below {
-            0 => String::new(),
-            _ => format!(
-                " with {} below it",
-                units::count(below, "process", "processes")
-            ),
-        };
-        let what = format!("{name} (pid {pid}{more}, for {age})");
-        match (&self.spared, &self.ended) {
-            (Some(why), _) => format!("{what}: spared, because {why}"),
-            (None, None) => format!("{what}: would be ended"),
-            (None, Some(Err(error))) => format!("{what}: not ended: {error}"),
-            (None, Some(Ok(report))) if report.is_gone() => {
-                format!("{what}: everything that was seen has ended")
-            }
-            (None, Some(Ok(report))) => {
-                let survivors = report.survivors.iter();
-                let survivors: Vec<_> = survivors.map(|it| it.pid.to_string()).collect();
-                let unknown = report.unknown.as_deref().unwrap_or_default();
-                format!("{what}: still there: {} {unknown}", survivors.join(", "))
-            }
+) -> String {
+    let (pid, below) = (was.process.pid, was.descendants.len());
+    let age = units::time(was.process.age);
+    let more = match below {
+        0 => String::new(),
+        _ => format!(
+            " with {} below it",
+            units::count(below, "process", "processes")
+        ),
+    };
+    let what = format!("{name} (pid {pid}{more}, for {age})");
+    match (spared, ended) {
+        (Some(why), _) => format!("{what}: spared, because {why}"),
+        (None, None) => format!("{what}: would be ended"),
+        (None, Some(Err(error))) => format!("{what}: not ended: {error}"),
+        (None, Some(Ok(report))) if report.is_gone() => {
+            format!("{what}: everything that was seen has ended")
+        }
+        (None, Some(Ok(report))) => {
+            let survivors = report.survivors.iter();
+            let survivors: Vec<_> = survivors.map(|it| it.pid.to_string()).collect();
+            let unknown = report.unknown.as_deref().unwrap_or_default();
+            format!("{what}: still there: {} {unknown}", survivors.join(", "))
         }
     }
 }
