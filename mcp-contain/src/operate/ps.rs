@@ -4,7 +4,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use mcp_tree::direct::package_of;
-use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer, StopReport};
+use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -179,16 +179,5 @@ pub(crate) fn process_as_json(process: &KnownProcess) -> Value {
         "memory_bytes": process.memory,
         "cpu_seconds": process.cpu.as_secs_f64(),
         "kept": process.is_kept,
-    })
-}
-
-/// Formats what ended a server, the same for every verb.
-pub(crate) fn report_as_json(report: &StopReport) -> Value {
-    json!({
-        "asked": report.asked,
-        "killed": report.killed,
-        "gone": report.is_gone(),
-        "survivors": report.survivors.iter().map(process_as_json).collect::<Vec<_>>(),
-        "unknown": report.unknown,
     })
 }

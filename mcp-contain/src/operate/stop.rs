@@ -60,11 +60,16 @@ pub(crate) fn run(options: &Options, restarts: bool) -> Result<ExitCode, Failure
             .iter()
             .map(|it| format!("{} ({})", it.pid, one_line(&it.name)))
             .collect();
-        let mut end = ps::report_as_json(&report);
-        end["id"] = server.id.clone().into();
-        end["name"] = name.clone().into();
-        end["seconds"] = report.took.as_secs_f64().into();
-        said.push(end);
+        said.push(json!({
+            "id": server.id,
+            "name": name,
+            "asked": report.asked,
+            "killed": report.killed,
+            "gone": report.is_gone(),
+            "survivors": report.survivors.iter().map(ps::process_as_json).collect::<Vec<_>>(),
+            "unknown": report.unknown,
+            "seconds": report.took.as_secs_f64(),
+        }));
         if !options.json {
             let asked = units::count(
                 report.asked,
