@@ -69,7 +69,18 @@ impl DockerLauncher {
 
     /// Returns a builder, to set more than the defaults.
     pub fn builder() -> DockerLauncherBuilder {
-        DockerLauncherBuilder::new()
+        DockerLauncherBuilder {
+            endpoint: None,
+            settings: Settings {
+                image: None,
+                init: Init::default(),
+                last_will: true,
+                pull: PullPolicy::default(),
+                pull_timeout: Duration::from_secs(600),
+                pinned: false,
+                ledgers: Place::OfUser,
+            },
+        }
     }
 
     /// Returns the address of the engine.
@@ -251,21 +262,6 @@ mcp_lifecycle_core::setters! { DockerLauncherBuilder:
 }
 
 impl DockerLauncherBuilder {
-    fn new() -> Self {
-        Self {
-            endpoint: None,
-            settings: Settings {
-                image: None,
-                init: Init::default(),
-                last_will: true,
-                pull: PullPolicy::default(),
-                pull_timeout: Duration::from_secs(600),
-                pinned: false,
-                ledgers: Place::OfUser,
-            },
-        }
-    }
-
     /// Builds the launcher. Connects to nothing.
     ///
     /// # Errors
