@@ -23,6 +23,7 @@ mod session;
 mod shim;
 mod signals;
 mod streams;
+mod suspend;
 mod watch;
 
 /// The options of the level of containment, for what this shares with `run`.

@@ -28,6 +28,7 @@ while IFS= read -r line; do
     *'"name":"deaf"'*) exec <&-; printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id"; exec sleep 1000;;
     *'"method":"server/discover"'*) IFS= read -r answer <discover; printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$answer";;
     *'"name":"silent"'*) printf s >&9;;
+    *'"name":"stuck"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id"; while :; do read never <&8; done;;
     *) printf '{"id": %s, "result" : {"content":[]},"jsonrpc":"2.0" }\n' "$id";;
   esac
 done
@@ -138,6 +139,11 @@ impl Session {
         self.lines
             .recv_timeout(self.patience)
             .expect("a line in time")
+    }
+
+    /// A line that has arrived.
+    pub(crate) fn next_line(&self) -> Option<String> {
+        self.lines.try_recv().ok()
     }
 
     /// Sends a request, and returns its id.

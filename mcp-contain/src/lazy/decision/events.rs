@@ -20,6 +20,10 @@ pub(in crate::lazy) struct Policy {
 /// SHA-256 of a request, or of an answer.
 pub(in crate::lazy) type Key = [u8; 32];
 
+/// The work of a server: the bytes of its input that it has read, those that it has not, and the
+/// processor time of all its processes.
+pub(in crate::lazy) type Work = (u64, u64, Duration);
+
 #[derive(Debug)]
 pub(in crate::lazy) enum Event<'a> {
     Begin,
@@ -36,6 +40,10 @@ pub(in crate::lazy) enum Event<'a> {
     Restart,
     /// A watched file has changed.
     Changed,
+    /// The machine was suspended.
+    Resumed,
+    /// The answer to a look.
+    Looked(Option<Work>),
     HostClosed,
     /// A signal to end, which the server receives as well.
     Leave,
@@ -123,6 +131,8 @@ pub(in crate::lazy) enum Action {
     Store(Key, Rc<[u8]>),
     Forget(Key),
     Start,
+    /// Find out at once what the server has done.
+    Look,
     Close,
     CloseNow,
     /// Exit once everything is written.

@@ -91,6 +91,7 @@ impl Relay {
             Method::SetLevel { .. } => self.level = Some((id, kept)),
             _ => {}
         }
+        self.doubted();
         self.flight.begin(pending);
         self.wake_for(line);
         self.is_kept |= method == Method::Lasting;

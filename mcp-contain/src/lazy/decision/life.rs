@@ -22,7 +22,7 @@ impl Relay {
         let waiting = match self.phase {
             Phase::Waiting(until) => Some(until),
             Phase::Starting => self.handshake_end(),
-            _ => self.idle_end(),
+            _ => self.silence_end().or_else(|| self.idle_end()),
         };
         let all = [self.cut, self.deaf, waiting, self.restart_due()];
         all.into_iter().flatten().min()
@@ -42,6 +42,9 @@ impl Relay {
         }
         if self.restart_due().is_some_and(is_due) {
             self.restart(now.saturating_sub(self.started) >= YOUNG);
+        }
+        if self.silence_end().is_some_and(is_due) {
+            self.todo.push(Action::Look);
         }
         if let Phase::Waiting(until) = self.phase
             && is_due(until)
@@ -114,6 +117,7 @@ impl Relay {
         self.is_closed = false;
         self.cut = None;
         self.deaf = None;
+        self.doubt = None;
         // Lines queued since its end began are for the next server.
         self.is_kept &= phase == Phase::Ending;
         self.own.clear();

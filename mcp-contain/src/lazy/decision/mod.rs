@@ -6,6 +6,7 @@ mod host;
 mod life;
 mod restart;
 mod server;
+mod suspend;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use events::{Action, Answer, Event, Key, Method, Policy};
 use flight::{Flight, KEPT};
+use suspend::Doubt;
 
 use super::line::Id;
 
@@ -57,6 +59,7 @@ pub(super) struct Relay {
     cut: Option<Duration>,
     /// It has closed its input: the time by which it should have exited.
     deaf: Option<Duration>,
+    doubt: Option<Doubt>,
     is_leaving: bool,
     /// The successor of the ending server is started without a request.
     starts_again: bool,
@@ -125,13 +128,18 @@ impl Relay {
             Event::Begin if self.policy.lazy => {}
             Event::Begin => self.start(),
             Event::Host(line, what) => self.host(line, what),
-            Event::Server(_, what) => self.server(what),
+            Event::Server(_, what) => {
+                self.doubt = None;
+                self.server(what);
+            }
             Event::Progress => self.cut = self.cut.map(|_| self.grace_end()),
             Event::InputClosed => self.input_closed(),
             Event::Exited => self.deaf = None,
             Event::Time => self.time(),
             Event::Restart => self.restart(true),
             Event::Changed => self.changed.get_or_insert((now, now)).1 = now,
+            Event::Resumed => self.resumed(),
+            Event::Looked(work) => self.looked(work),
             Event::HostClosed => self.host_closed(),
             Event::Leave => self.leave(),
             Event::Gone(how) => self.gone(how),

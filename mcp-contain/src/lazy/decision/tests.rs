@@ -6,11 +6,12 @@ mod flight;
 mod orders;
 mod random;
 mod restart;
+mod suspend;
 
 use std::time::Duration;
 
 use super::events::{
-    Action, Answer, Event, Exit, FromHost, FromServer, Method, Policy, Request, Response,
+    Action, Answer, Event, Exit, FromHost, FromServer, Method, Policy, Request, Response, Work,
 };
 use super::*;
 

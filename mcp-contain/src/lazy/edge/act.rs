@@ -47,6 +47,12 @@ impl Edge {
                         failed = Some(format!("the server could not be started: {error}"));
                     }
                 },
+                Action::Look => {
+                    // A server that cannot write does not read.
+                    let server = self.server.as_ref().filter(|_| self.to_host.is_empty());
+                    let work = server.and_then(Server::work);
+                    self.decide(Event::Looked(work));
+                }
                 Action::Close => self.close(false),
                 Action::CloseNow => self.close(true),
                 Action::Exit(exit) => self.exit = self.exit.or(Some(exit)),

@@ -18,6 +18,7 @@ pub(super) use server::Shim;
 use server::{Server, describe};
 use stream::{Buffer, LINE_MAX, Lines, ROOM, Stream};
 pub(crate) use wait::signals;
+use wait::suspended;
 
 use super::cache::Cache;
 use super::decision::Relay;
@@ -32,6 +33,8 @@ pub(super) struct Edge {
     policy: Policy,
     shim: Shim,
     began: Instant,
+    /// How long the machine was suspended since it was started.
+    suspended: Duration,
     signals: SignalFd,
     host: Option<OwnedFd>,
     watch: Option<Watch>,
@@ -72,6 +75,7 @@ impl Edge {
             policy,
             shim,
             began: Instant::now(),
+            suspended: suspended(),
             signals: SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?,
             host,
             watch: watch.transpose()?,

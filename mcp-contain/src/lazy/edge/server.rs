@@ -6,10 +6,13 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use mcp_guardian::sys::{ProcessState, see};
+use mcp_tree::inventory;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::stream::{Buffer, Lines, Stream};
+use crate::lazy::decision::events::Work;
 
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -118,6 +121,17 @@ impl Server {
         let unread = self.input.as_ref().map(Stream::unread);
         let read = unread.map_or(self.read, |unread| self.written.saturating_sub(unread));
         std::mem::replace(&mut self.read, read) < read
+    }
+
+    /// Returns its work; `None` if that cannot be found out, or it is stopped.
+    pub(super) fn work(&self) -> Option<Work> {
+        let unread = self.input.as_ref()?.unread();
+        let servers = inventory::look().ok()?.servers;
+        let own = servers.iter().find(|it| it.host.pid == self.shim.id())?;
+        let mut all = own.processes.iter().map(|it| see(it.pid));
+        let is_live = all.all(|it| it.is_some_and(|it| it.state == ProcessState::Live));
+        let read = self.written.saturating_sub(unread);
+        is_live.then(|| (read, unread, own.cpu()))
     }
 
     pub(super) fn close(&mut self, now: Duration, grace: Duration) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
+use nix::time::{ClockId, clock_gettime};
 
 use super::Edge;
 use super::server::Server;
@@ -16,11 +17,21 @@ use crate::watch::Watch;
 
 const LADDER: Duration = Duration::from_secs(3);
 
+/// The shortest suspend that counts.
+const SUSPEND: Duration = Duration::from_secs(2);
+
 pub(crate) fn signals() -> SigSet {
     use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2};
     SigSet::from_iter([
         SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGURG, SIGUSR1, SIGUSR2,
     ])
+}
+
+/// Returns how long the machine was suspended since it was started.
+pub(super) fn suspended() -> Duration {
+    let [all, awake] = [ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_MONOTONIC]
+        .map(|clock| clock_gettime(clock).map_or(Duration::ZERO, Duration::from));
+    all.saturating_sub(awake)
 }
 
 /// A peer that has shut down its writing side; `nix` lacks this flag.
@@ -113,6 +124,10 @@ impl Edge {
     }
 
     pub(super) fn serve(&mut self, ready: Vec<(Of, PollFlags)>) {
+        let before = std::mem::replace(&mut self.suspended, suspended());
+        if self.suspended > before.saturating_add(SUSPEND) {
+            self.decide(Event::Resumed);
+        }
         for (of, flags) in ready {
             match of {
                 Of::Signals => self.read_signals(),

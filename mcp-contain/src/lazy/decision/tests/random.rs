@@ -153,7 +153,7 @@ impl World {
                     self.server = Some(true);
                 }
                 Action::CloseNow => assert_eq!(self.server, Some(true)),
-                Action::Exit(_) => panic!("{action:?}"),
+                Action::Look | Action::Exit(_) => panic!("{action:?}"),
             }
         }
     }
