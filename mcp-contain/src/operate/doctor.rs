@@ -2,6 +2,8 @@
 //! hosts.
 
 use std::env;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use mcp_guardian::{cgroup, hardened};
@@ -34,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         containment: mcp_tree::containment(),
         no_limit: limits().map(|limits| {
             let refused = cgroup::parent_with(&limits).err();
-            refused.map(|why| why.to_string())
+            refused.map(|why| format!("{why}{}", elsewhere(env::var_os("XDG_RUNTIME_DIR"))))
         }),
         no_hardening: hardened::refusal(true, false),
         no_write_limit: hardened::refusal(false, true),
@@ -137,6 +139,15 @@ fn sandboxes() -> Vec<&'static str> {
     known.filter(is_here).collect()
 }
 
+/// A login session has no cgroup that its user may divide, and a scope of the user's systemd has one.
+fn elsewhere(runtime: Option<OsString>) -> &'static str {
+    let manager = runtime.map(|it| Path::new(&it).join("systemd/private"));
+    match manager.is_some_and(|it| it.exists()) {
+        true => "; it does behind `systemd-run --user --scope`",
+        false => "",
+    }
+}
+
 /// One of each kind.
 fn limits() -> [Limits; 3] {
     let (mut memory, mut pids, mut cpus) = <(Limits, Limits, Limits)>::default();
@@ -170,9 +181,11 @@ impl Machine {
                 Some(why) => format!("  `{option}` does not work {here}: {why}"),
             }));
         }
-        let sides = "works in front of `mcp-contain` and behind it; behind `--hardened` or `--write`, only `nono` does";
-        let sandboxes = self.sandboxes.iter();
-        lines.extend(sandboxes.map(|name| format!("`{name}` {sides}.")));
+        let sides = "works in front of `mcp-contain` and behind it";
+        lines.extend(self.sandboxes.iter().map(|name| match *name {
+            "nono" => format!("`{name}` {sides}."),
+            _ => format!("`{name}` {sides}, but not behind `--hardened` or `--write`."),
+        }));
         lines
     }
 }
@@ -289,6 +302,16 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scope_is_offered_where_the_user_has_a_systemd() {
+        let runtime = tempfile::tempdir().unwrap();
+        let of = |path: &Path| elsewhere(Some(path.into()));
+        assert_eq!((elsewhere(None), of(runtime.path())), ("", ""));
+        std::fs::create_dir(runtime.path().join("systemd")).unwrap();
+        std::fs::write(runtime.path().join("systemd/private"), "").unwrap();
+        assert!(of(runtime.path()).contains("systemd-run"));
+    }
 
     #[test]
     fn the_first_line_says_what_was_left_and_the_command_that_ends_it() {
