@@ -43,11 +43,11 @@ fn main() -> ExitCode {
         return failure::Failure::wrapper(why).report();
     }
     #[cfg(target_os = "linux")]
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == containers::ROLE)
     {
-        let mut words = std::env::args_os().skip(1).peekable();
-        if words.next_if(|word| word == containers::ROLE).is_some() {
-            return containers::attend(words);
-        }
+        return containers::attend();
     }
     let verb = match cli::parse(std::env::args_os()) {
         Ok(verb) => verb,

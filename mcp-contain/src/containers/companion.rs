@@ -12,6 +12,8 @@ use std::{env, io};
 use mcp_launcher_docker::{ContainerTracker, Tracking};
 use mcp_lifecycle_core::launch::{ErrorChain, InheritEnv, ServerSpec, SpecError};
 use mcp_tree::Wrapper;
+use serde::{Deserialize, Serialize};
+use serde_json::Deserializer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -22,7 +24,8 @@ use crate::sys;
 /// Longest time for ending containers. After that, `reap` or the next companion ends them.
 const LIMIT: Duration = Duration::from_secs(600);
 
-#[derive(Debug, PartialEq, Eq)]
+/// The wrapper's first message to the companion, in JSON.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) grace: Duration,
     /// Fail rather than start a server without tracked containers.
@@ -31,32 +34,12 @@ pub(super) struct Order {
     pub(super) command: Vec<OsString>,
 }
 
-impl Order {
-    pub(super) fn words(&self) -> Vec<OsString> {
-        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
-        let insists = if self.insists { "always" } else { "auto" };
-        let fixed = [grace.to_string().into(), insists.into(), self.name.clone()];
-        fixed
-            .into_iter()
-            .chain(self.command.iter().cloned())
-            .collect()
-    }
-
-    pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
-        Some(Self {
-            grace: Duration::from_millis(words.next()?.to_str()?.parse().ok()?),
-            insists: words.next()? == "always",
-            name: words.next()?,
-            command: words.collect(),
-        })
-    }
-}
-
 /// Becomes the companion: detaches from the wrapper and stays until its work is done.
-pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     // Descriptors leaked by the host must not stay open in this process.
     mcp_guardian::sys::close_all_but(&[]);
-    let Some(order) = Order::read(words) else {
+    let mut text = Deserializer::from_reader(io::stdin().lock());
+    let Ok(order) = Order::deserialize(&mut text) else {
         return ExitCode::from(125);
     };
     // Belongs to no host, group or session: an orphan that process 1 reaps.
@@ -97,7 +80,7 @@ fn attend(order: &Order) -> io::Result<()> {
             Ok(Tracking::Untracked(None)) => (Reply::Nothing, None),
             Ok(Tracking::Untracked(Some(why))) | Err(why) => (Reply::Untracked(why), None),
         };
-        wrapper.write_all(&reply.encode()?).await?;
+        wrapper.write_all(&serde_json::to_vec(&reply)?).await?;
         let Some(tracked) = tracked else {
             return Ok(());
         };
@@ -167,7 +150,7 @@ mod tests {
             name: "my server".into(),
             command: ["docker", "run", "--", "x"].map(OsString::from).into(),
         };
-        assert_eq!(Order::read(order.words().into_iter()), Some(order));
-        assert_eq!(Order::read(["x".into()].into_iter()), None);
+        let text = serde_json::to_vec(&order).unwrap();
+        assert_eq!(serde_json::from_slice::<Order>(&text).unwrap(), order);
     }
 }

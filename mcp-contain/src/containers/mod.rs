@@ -6,7 +6,7 @@ mod left;
 mod reply;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -82,7 +82,7 @@ fn ask(order: &Order, path: Option<&OsString>) -> io::Result<(OwnedFd, Reply)> {
     command
         .arg0("mcp-contain")
         .arg(ROLE)
-        .args(order.words())
+        .arg(&order.name)
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         // The host's log ends only when all its holders are gone.
@@ -94,9 +94,12 @@ fn ask(order: &Order, path: Option<&OsString>) -> io::Result<(OwnedFd, Reply)> {
     let mut child = command.spawn()?;
     // Closes our copy of the companion's socket.
     drop(command);
+    ours.set_read_timeout(Some(LIMIT))?;
+    ours.set_write_timeout(Some(LIMIT))?;
+    let ordered = ours.write_all(&serde_json::to_vec(order)?);
     // It forks and exits at once. A host may have reaped it.
     let _ = child.wait();
-    ours.set_read_timeout(Some(LIMIT))?;
+    ordered?;
     let reply = Reply::read(&mut ours)?;
     Ok((ours.into(), reply))
 }

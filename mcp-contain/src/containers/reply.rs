@@ -22,10 +22,6 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
-        Ok(serde_json::to_vec(self)?)
-    }
-
     /// Reads a reply; [`io::ErrorKind::UnexpectedEof`] if the companion has ended. It writes nothing
     /// more before the server's end.
     pub(super) fn read(stream: impl Read) -> io::Result<Self> {
@@ -46,7 +42,7 @@ mod tests {
     use super::*;
 
     fn encoded(reply: &Reply) -> Vec<u8> {
-        reply.encode().unwrap()
+        serde_json::to_vec(reply).unwrap()
     }
 
     #[test]

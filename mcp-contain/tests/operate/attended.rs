@@ -7,9 +7,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::foreign::{NOTHING, reap};
 use crate::{DEADLINE, PROGRAM, Place, send};
@@ -82,8 +83,16 @@ fn a_process_that_ends_containers_is_nobodys_server() {
     let mut companion = place.command(PROGRAM);
     companion
         .env("DOCKER_HOST", format!("unix://{}", socket.display()))
-        .args(["--companion", "0", "always", &place.name, "docker-server"])
+        .args(["--companion", &place.name])
         .stdin(OwnedFd::from(theirs));
+    let word = |text: &str| json!({"Unix": text.as_bytes()});
+    let order = json!({
+        "grace": Duration::ZERO,
+        "insists": true,
+        "name": word(&place.name),
+        "command": [word("docker-server")],
+    });
+    (&ours).write_all(order.to_string().as_bytes()).unwrap();
     companion.status().unwrap();
     drop(companion);
     let mut server = UnixStream::connect(engine_in(&ours)).unwrap();
