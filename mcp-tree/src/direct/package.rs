@@ -1,7 +1,9 @@
 //! The package that a program belongs to.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -24,7 +26,7 @@ struct Manifest {
 fn of_node(program: &Path) -> Option<String> {
     let target = program.canonicalize().ok()?;
     let manifests = target.ancestors().map(|it| it.join("package.json"));
-    let mut texts = manifests.filter_map(|it| fs::read_to_string(it).ok());
+    let mut texts = manifests.filter_map(|it| read(it).ok());
     let package = texts.find_map(|text| serde_json::from_str::<Manifest>(&text).ok())?;
     Some(format!("{}@{}", package.name, package.version))
 }
@@ -39,9 +41,16 @@ fn of_python(bin: &Path, program: &str) -> Option<String> {
         names.any(|(name, _)| name.trim() == program)
     };
     installed.flatten().find_map(|entry| {
-        let entries = fs::read_to_string(entry.path().join("entry_points.txt")).ok()?;
+        let entries = read(entry.path().join("entry_points.txt")).ok()?;
         let named = entry.file_name().into_string().ok()?;
         let (name, version) = named.strip_suffix(".dist-info")?.rsplit_once('-')?;
         has_program(entries).then(|| format!("{}@{version}", name.replace('_', "-")))
     })
+}
+
+/// Reads 1 MiB of a package's file at most. As it is the server's own, it may be a pipe, or have no end.
+fn read(path: PathBuf) -> io::Result<String> {
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+    io::read_to_string(options.open(path)?.take(1 << 20))
 }

@@ -3,6 +3,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use super::key::mark_of;
@@ -181,4 +183,35 @@ fn a_program_is_named_by_its_package() {
     let named = package_of(&at("env/bin/mcp-time"));
     assert_eq!(named.as_deref(), Some("mcp-server-time@2.1"));
     assert_eq!(package_of(&at("env/bin/python")), None);
+}
+
+/// The files of a package are the server's own, and it may be the reason why its name is wanted.
+#[test]
+fn no_file_of_a_package_keeps_its_reader() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::create_dir_all(at("node_modules/.bin")).unwrap();
+    fs::create_dir_all(at("lib/python3/site-packages/a-1.dist-info")).unwrap();
+    fs::write(at("pyvenv.cfg"), "").unwrap();
+    let texts = [
+        "node_modules/package.json",
+        "lib/python3/site-packages/a-1.dist-info/entry_points.txt",
+    ];
+    let programs = ["node_modules/.bin/a", "bin/a"].map(at);
+    fs::write(&programs[0], "").unwrap();
+    for kind in ["pipe", "endless"] {
+        for text in texts.map(at) {
+            let _ = fs::remove_file(&text);
+            match kind {
+                "pipe" => nix::unistd::mkfifo(&text, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+                _ => symlink("/dev/zero", text).unwrap(),
+            }
+        }
+        for program in programs.clone() {
+            let (sender, named) = mpsc::channel();
+            thread::spawn(move || sender.send(package_of(&program)));
+            let named = named.recv_timeout(Duration::from_secs(60));
+            assert_eq!(named, Ok(None), "{kind}");
+        }
+    }
 }
