@@ -214,18 +214,8 @@ mod tests {
             let children = self.children.iter().filter(|_| !is_blind);
             let seen = children.filter_map(|child| sys::see(child.id()));
             let alive = seen.filter(|seen| seen.state != sys::ProcessState::Dead);
-            let found = alive.map(|seen| Process {
-                pid: seen.pid,
-                parent: seen.parent,
-                start_time: seen.start_time,
-                name: seen.name,
-                is_guardian: false,
-                stays: false,
-                container: None,
-                mark: Mark::None,
-            });
             Look {
-                found: found.collect(),
+                found: alive.map(process).collect(),
                 unsettled: None,
             }
         }
@@ -242,8 +232,158 @@ mod tests {
         }
     }
 
+    fn process(seen: sys::Seen) -> Process {
+        Process {
+            pid: seen.pid,
+            parent: seen.parent,
+            start_time: seen.start_time,
+            name: seen.name,
+            is_guardian: false,
+            stays: false,
+            container: None,
+            mark: Mark::None,
+        }
+    }
+
     fn kill(_: &Process, pidfd: &OwnedFd) -> io::Result<()> {
         sys::kill_held(pidfd)
+    }
+
+    /// Looks as they are written: `n`ew and `s`ettled, `u`nsettled, `c`lean. The last one is repeated.
+    /// For what is found stand this process and its parent, to which no signal is sent.
+    struct Script {
+        looks: &'static str,
+        count: usize,
+        refused: Vec<Option<i32>>,
+    }
+
+    impl Script {
+        fn new(looks: &'static str) -> Self {
+            Self {
+                looks,
+                count: 0,
+                refused: Vec::new(),
+            }
+        }
+    }
+
+    impl Judge for Script {
+        fn look(&mut self, _: &Signalled, _: Instant) -> Look {
+            let last = self.looks.len() - 1;
+            let kind = self.looks.as_bytes()[self.count.min(last)];
+            self.count += 1;
+            let pids = match kind {
+                b'n' => vec![std::process::id(), std::os::unix::process::parent_id()],
+                _ => Vec::new(),
+            };
+            let seen = pids.into_iter().filter_map(sys::see);
+            Look {
+                found: seen.map(process).collect(),
+                unsettled: (kind == b'u').then(|| "unsettled".to_owned()),
+            }
+        }
+
+        fn is_still(&self, _: &Process) -> io::Result<bool> {
+            Ok(true)
+        }
+
+        fn refused(&mut self, _: &Process, error: io::Error) {
+            self.refused.push(error.raw_os_error());
+        }
+    }
+
+    fn nothing(_: &Process, _: &OwnedFd) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[test]
+    fn two_looks_in_a_row_must_be_clean_and_settled() {
+        for (looks, count) in [("c", 2), ("nc", 3), ("ucuc", 5), ("cucc", 4), ("uucncc", 6)] {
+            let mut script = Script::new(looks);
+            let trail = hunt(&mut script, nothing, in_time());
+            assert_eq!(script.count, count, "{looks}");
+            assert!(trail.is_complete && trail.last.is_clean(), "{looks}");
+            assert_eq!(trail.signalled.is_empty(), !looks.contains('n'), "{looks}");
+        }
+    }
+
+    #[test]
+    fn after_the_deadline_a_clean_look_is_repeated_and_no_other() {
+        for (looks, count, is_complete) in [("c", 2, true), ("n", 1, false), ("cu", 2, false)] {
+            let mut script = Script::new(looks);
+            let trail = hunt(&mut script, nothing, Instant::now());
+            assert_eq!(
+                (script.count, trail.is_complete),
+                (count, is_complete),
+                "{looks}"
+            );
+            assert_eq!(trail.last.is_clean(), looks == "c", "{looks}");
+            assert_eq!(trail.last.unsettled.is_some(), looks == "cu", "{looks}");
+        }
+    }
+
+    /// Processes that no signal ends do not keep a processor busy.
+    #[test]
+    fn looks_are_paced_until_the_deadline() {
+        for looks in ["n", "u"] {
+            let mut script = Script::new(looks);
+            let deadline = Instant::now() + Duration::from_millis(500);
+            let trail = hunt(&mut script, nothing, deadline);
+            assert!(
+                Instant::now() >= deadline && !trail.last.is_clean(),
+                "{looks}"
+            );
+            assert!(script.count <= 20, "{looks}: {}", script.count);
+        }
+    }
+
+    #[test]
+    fn a_shortage_of_descriptors_is_none_once_those_held_are_closed() {
+        let calls = std::cell::Cell::new(0);
+        let scarce = |_: &Process, _: &OwnedFd| {
+            calls.set(calls.get() + 1);
+            match calls.get() {
+                2 => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+                _ => Ok(()),
+            }
+        };
+        let mut script = Script::new("nnc");
+        let trail = hunt(&mut script, scarce, in_time());
+        assert_eq!((calls.get(), trail.signalled.len()), (3, 2));
+        assert_eq!(script.refused, []);
+        // Without any held, it is one.
+        let mut script = Script::new("nc");
+        let refuse = |code| move |_: &Process, _: &OwnedFd| Err(io::Error::from_raw_os_error(code));
+        let trail = hunt(&mut script, refuse(libc::EMFILE), in_time());
+        assert!(trail.signalled.is_empty() && trail.is_complete);
+        assert_eq!(script.refused, [Some(libc::EMFILE); 2]);
+        let mut script = Script::new("nc");
+        hunt(&mut script, refuse(libc::EPERM), in_time());
+        assert_eq!(script.refused, [Some(libc::EPERM); 2]);
+        // It has gone.
+        let mut script = Script::new("nc");
+        let trail = hunt(&mut script, refuse(libc::ESRCH), in_time());
+        assert!(trail.signalled.is_empty() && script.refused.is_empty());
+    }
+
+    #[test]
+    fn only_a_process_that_is_still_it_is_struck() {
+        let this = std::process::id();
+        let strike = |pid, is_it| {
+            let mut struck = false;
+            let held = strike(
+                pid,
+                || Ok(is_it),
+                |_| {
+                    struck = true;
+                    Ok(())
+                },
+            );
+            (held.unwrap().is_some(), struck)
+        };
+        assert_eq!(strike(this, true), (true, true));
+        assert_eq!(strike(this, false), (false, false));
+        assert_eq!(strike(0, true), (false, false));
     }
 
     fn in_time() -> Instant {
