@@ -66,11 +66,14 @@ impl Levels {
     }
 }
 
-/// Returns whether a process ignores SIGHUP, by its `status` file; `true` if that is not in it.
-pub(crate) fn ignores_hangup(status: &[u8]) -> bool {
-    let mut lines = status.split(|&byte| byte == b'\n');
-    let last = lines.find_map(|line| line.strip_prefix(b"SigIgn:\t")?.get(15));
-    last.is_none_or(|digit| b"13579bdf".contains(digit))
+/// Returns whether a process ignores or blocks SIGHUP, by its `status` file; `true` if that is not in it.
+pub(crate) fn minds_no_hangup(status: &[u8]) -> bool {
+    let has_it = |mask: &[u8]| {
+        let mut lines = status.split(|&byte| byte == b'\n');
+        let last = lines.find_map(|line| line.strip_prefix(mask)?.get(15));
+        last.is_none_or(|digit| b"13579bdf".contains(digit))
+    };
+    has_it(b"SigIgn:\t") || has_it(b"SigBlk:\t")
 }
 
 /// Layout of a `getdents64` entry: inode (8 bytes), offset (8), length (2), type (1), terminated

@@ -5,7 +5,7 @@
 use core::cell::OnceCell;
 
 use crate::abandoned::{Stream, is_cut_off};
-use crate::parse::{Levels, Numbers, ignores_hangup, numeric_entries};
+use crate::parse::{Levels, Numbers, minds_no_hangup, numeric_entries};
 use crate::stat::Stat;
 use crate::staying::Staying;
 use crate::sys::{self, Errno, Fd, Filled, PollFd};
@@ -80,13 +80,13 @@ pub(crate) fn is_abandoned(pid: u32, host: u32, staying: Staying) -> bool {
     if !is_cut_off([0, 1, 2].map(|number| stream(pid, number, &held, host))) || stat.session == pid || staying.has(pid, &stat) {
         return false;
     }
-    let (mut status, mut is_listed, mut listens) = ([0; 4096], false, false);
+    let (mut status, mut is_listed, mut may_listen) = ([0; 4096], false, false);
     numeric_files(Path::new().number(pid.into()).then("/fd"), &mut |fd| {
         is_listed = true;
-        listens |= sys::pidfd_getfd(&held, fd).is_ok_and(|fd| sys::is_listener(&fd));
+        may_listen |= sys::pidfd_getfd(&held, fd).map_or(true, |fd| sys::is_listener(&fd));
     });
     let read = open(Path::new().number(pid.into()).then("/status")).and_then(|file| sys::read(&file, &mut status));
-    is_listed && !listens && read.is_ok() && !ignores_hangup(&status)
+    is_listed && !may_listen && read.is_ok() && !minds_no_hangup(&status)
 }
 
 fn stream(pid: u32, number: u32, held: &Fd, host: u32) -> Stream {

@@ -45,6 +45,8 @@ os.set_inheritable(os.open(alive, os.O_WRONLY), True)
 if "deaf" in how:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     subprocess.Popen([sys.executable, sys.argv[0], alive, "child"], close_fds=False)
+if "blocks" in how:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
 if "listens" in how:
     listener = socket.create_server(("127.0.0.1", 0))
 if "child" not in how:
@@ -157,6 +159,8 @@ fn what_was_started_to_stay_stays_with_its_host() {
         ("setsid", ""),
         ("nohup", ""),
         ("", "listens"),
+        // As a process that removes a dead host's containers.
+        ("", "blocks"),
         ("", "null"),
         ("", "file"),
         ("", "null file log"),

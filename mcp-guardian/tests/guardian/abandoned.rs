@@ -1,4 +1,4 @@
-//! What a guardian ends while its host lives, as pure functions.
+//! The abandoned servers of a living host, as pure functions.
 
 #[path = "../../guardian-bin/abandoned.rs"]
 mod real;

@@ -6,7 +6,7 @@ mod parse;
 #[path = "../../guardian-bin/stat.rs"]
 mod stat;
 
-use parse::{Levels, Numbers, ignores_hangup, is_counted, numeric_entries, subdirectories};
+use parse::{Levels, Numbers, is_counted, minds_no_hangup, numeric_entries, subdirectories};
 use stat::Stat;
 
 /// A `stat` line with fields 3 to 22 as given and the rest as they come.
@@ -212,16 +212,26 @@ fn the_levels_of_a_process_are_counted_across_cuts() {
 }
 
 #[test]
-fn a_process_that_ignores_its_terminals_end() {
-    let status = |ignored: &str| {
-        format!("Name:\tx\nSigBlk:\t0000000000000001\n{ignored}\nSigCgt:\t0000000000000001\n")
+fn a_process_that_ignores_or_blocks_its_terminals_end() {
+    let minds_none = |blocked: &str, ignored: &str| {
+        let status = format!("Name:\tx\n{blocked}\n{ignored}\nSigCgt:\t0000000000000001\n");
+        minds_no_hangup(status.as_bytes())
     };
-    let ignores = |ignored| ignores_hangup(status(ignored).as_bytes());
-    assert!(ignores("SigIgn:\t0000000000000001"));
-    assert!(ignores("SigIgn:\t000000000000100f"));
-    assert!(!ignores("SigIgn:\t0000000000001000"));
-    assert!(!ignores("SigIgn:\t000000000000000e"));
+    let [none, other] = ["0000000000001000", "000000000000000e"];
+    let [first, many] = ["0000000000000001", "000000000000100f"];
+    for (blocked, ignored) in [(none, first), (none, many), (first, none), (many, other)] {
+        assert!(minds_none(
+            &format!("SigBlk:\t{blocked}"),
+            &format!("SigIgn:\t{ignored}")
+        ));
+    }
+    for (blocked, ignored) in [(none, none), (other, none), (none, other)] {
+        assert!(!minds_none(
+            &format!("SigBlk:\t{blocked}"),
+            &format!("SigIgn:\t{ignored}")
+        ));
+    }
     for cut in ["SigIgn:\t000000", "SigIgn", ""] {
-        assert!(ignores(cut), "not known");
+        assert!(minds_none(&format!("SigBlk:\t{none}"), cut), "not known");
     }
 }
