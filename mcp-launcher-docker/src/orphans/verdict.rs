@@ -246,10 +246,30 @@ mod tests {
         let mut dead = of("dead", "d", "m", "b");
         dead.insert(key("dead", labels::HOST_PID), "42".into());
         assert_eq!(judged(&dead), Verdict::Dead);
-        // Of an earlier boot no process is left.
+        // Of an earlier boot no process is left, also where that is not what is judged by.
         let mut earlier = of("lost", "d", "m", "earlier");
         earlier.insert(key("lost", labels::HOST_PID), "42".into());
         assert_eq!(judged(&earlier), Verdict::Dead);
+        let runs = judge(&earlier, &ledgers(), false, alive);
+        assert_eq!(runs, Verdict::Dead);
+    }
+
+    #[test]
+    fn without_its_boot_a_host_is_not_of_an_earlier_one() {
+        let other = Verdict::Spared(Why::OtherDomain);
+        assert_eq!(verdict(&of("unseen", "other", "m", "")), other);
+        let mut none = ledgers();
+        none.me.boot.clear();
+        let earlier = of("unseen", "other", "m", "earlier");
+        assert_eq!(judge(&earlier, &none, true, |_| false), other);
+    }
+
+    #[test]
+    fn a_host_without_a_domain_is_in_none_of_ours() {
+        let mut none = ledgers();
+        none.me.domains.insert(String::new());
+        let nameless = judge(&of("unseen", "", "m", "b"), &none, true, |_| false);
+        assert_eq!(nameless, Verdict::Spared(Why::OtherDomain));
     }
 
     #[test]

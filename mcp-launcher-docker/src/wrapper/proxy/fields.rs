@@ -152,4 +152,58 @@ mod tests {
         assert!(is_key("Networ\u{212a}", "Network"));
         assert!(!is_key("Labelß", "Labels"));
     }
+
+    fn fields(text: &str) -> Fields {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_last_value_that_is_not_null_counts() {
+        for (text, is) in [
+            (r#"{"a":false,"A":true}"#, true),
+            (r#"{"a":true,"a":false}"#, false),
+            (r#"{"a":true,"a":null}"#, true),
+            (r#"{"a":"true"}"#, false),
+            (r#"{"b":true}"#, false),
+        ] {
+            assert_eq!(fields(text).is("a"), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_an_object_has_fields() {
+        let error = serde_json::from_str::<Fields>("[]").unwrap_err();
+        assert!(error.to_string().contains("expected an object"), "{error}");
+        assert!(Fields::of(&to_raw_value("x").unwrap()).is_none());
+    }
+
+    #[test]
+    fn fields_are_changed_merged_and_kept_as_written() {
+        let written = |it: &Fields| serde_json::to_string(it).unwrap();
+        let mut some = fields(r#"{"a" : 1.0, "B":2, "b":3}"#);
+        some.change("b", |value| {
+            (value.get() == "2").then(|| to_raw_value(&7).unwrap())
+        });
+        assert_eq!(written(&some), r#"{"a":1.0,"B":7,"b":3}"#);
+        some.retain(|name| name != "b");
+        assert_eq!(written(&some), r#"{"a":1.0,"B":7}"#);
+        for (text, merged) in [
+            ("{}", "{}"),
+            (r#"{"x":{}}"#, r#"{"x":{}}"#),
+            (
+                r#"{"x":{"a":1},"y":0,"X":{"b":2}}"#,
+                r#"{"y":0,"x":{"a":1,"b":2}}"#,
+            ),
+            (r#"{"x":null}"#, "{}"),
+            (
+                r#"{"x":{"a":1},"x":null,"x":{}}"#,
+                r#"{"x":{"a":1},"x":null,"x":{}}"#,
+            ),
+            (r#"{"x":7}"#, r#"{"x":7}"#),
+        ] {
+            let mut some = fields(text);
+            some.merge("x", |_| {});
+            assert_eq!(written(&some), merged, "{text}");
+        }
+    }
 }

@@ -318,6 +318,10 @@ mod tests {
             let new = rewritten(with(theirs), ReapPolicy::Tied);
             assert_eq!(new["HostConfig"], with("/p.sock")["HostConfig"]);
         }
+        // The engine reads no mount there.
+        let outside = json!({"Mounts": [{"Source": "/run/docker.sock"}]});
+        let new = rewritten(outside.clone(), ReapPolicy::All);
+        assert_eq!(new["Mounts"], outside["Mounts"]);
         let kept = rewritten(with("/p.sock"), ReapPolicy::Report);
         assert_eq!(
             kept["HostConfig"],

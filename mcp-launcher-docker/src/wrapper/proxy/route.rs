@@ -111,6 +111,8 @@ mod tests {
             post("/v4.0.0/libpod/containers/create"),
             Route::Create(Kind::Libpod)
         );
+        let put = route(&Method::PUT, &"/containers/create".parse().unwrap());
+        assert_eq!(put, Route::Create(Kind::Container));
         assert_eq!(post("/volumes/create"), Route::Other);
         assert_eq!(post("/commit?container=x"), Route::Commit);
         assert_eq!(post("/v1.41/build?q=1"), Route::Build);
@@ -123,9 +125,23 @@ mod tests {
             "/containers/abc/start",
             "/images/create?fromImage=containers/create",
             "/containers/abc/exec",
+            "/containers/x/attach/ws",
+            "/pods/create",
         ] {
             assert_eq!(post(target), Route::Other, "{target}");
         }
+        for method in [Method::GET, Method::HEAD, Method::DELETE] {
+            for target in [
+                "/containers/create",
+                "/containers/x/attach",
+                "/exec/x/start",
+            ] {
+                let found = route(&method, &target.parse().unwrap());
+                assert_eq!(found, Route::Other, "{method} {target}");
+            }
+        }
+        let proxied = route(&Method::CONNECT, &"d:80".parse().unwrap());
+        assert_eq!(proxied, Route::Nothing);
         let get = |target: &str| route(&Method::GET, &target.parse().unwrap());
         assert_eq!(get("/containers/create"), Route::Other);
         assert_eq!(get("/containers/session"), Route::Other);
@@ -174,11 +190,17 @@ mod tests {
         for target in [
             "/v4.0.0/libpod/play/kube",
             "/libpod/kube/apply",
+            "/libpod/kube/play",
             "/libpod/pods/create",
             "/libpod/containers/x/restore?import=true",
         ] {
             assert!(matches!(post(target), Route::Unlabelled(_)), "{target}");
         }
-        assert_eq!(post("/libpod/containers/x/restore"), Route::Other);
+        for target in [
+            "/libpod/containers/x/restore",
+            "/containers/x/restore?keep=1",
+        ] {
+            assert_eq!(post(target), Route::Other, "{target}");
+        }
     }
 }
