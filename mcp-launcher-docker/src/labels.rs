@@ -64,7 +64,7 @@ pub(crate) struct Mark {
 impl Mark {
     pub(crate) fn new(ledger: &Ledger, launch: &str, server: &str, role: Role) -> Self {
         let (machine, boot) = (machine::id(), machine::boot());
-        let pid = std::process::id().to_string();
+        let (instance, pid) = (ledger.instance(), std::process::id().to_string());
         let fields = [
             (DOMAIN, ledger.domain()),
             (MACHINE, &machine),
@@ -75,17 +75,12 @@ impl Mark {
             (ROLE, role.value()),
             (ON_END, END),
         ];
-        Self::of(ledger.instance(), launch, server, &fields)
-    }
-
-    fn of(instance: &str, launch: &str, server: &str, fields: &[(&str, &str)]) -> Self {
-        let own = fields.iter();
-        let own = own.map(|(field, value)| (key(instance, field), (*value).to_owned()));
+        let own = fields.map(|(field, value)| (key(instance, field), value.to_owned()));
         let name = (NAME.to_owned(), server.to_owned());
         Self {
             instance: instance.to_owned(),
             launch: launch.to_owned(),
-            all: own.chain([name]).collect(),
+            all: own.into_iter().chain([name]).collect(),
         }
     }
 
@@ -112,12 +107,14 @@ impl Mark {
 
 #[cfg(test)]
 pub(crate) fn test_mark() -> Mark {
-    Mark::of(
-        "I",
-        "L",
-        "s",
-        &[(LAUNCH, "L"), (SERVER, "s"), (ON_END, END)],
-    )
+    let fields = [(LAUNCH, "L"), (SERVER, "s"), (ON_END, END)];
+    let own = fields.map(|(field, value)| (key("I", field), value.to_owned()));
+    let name = (NAME.to_owned(), "s".to_owned());
+    Mark {
+        instance: "I".to_owned(),
+        launch: "L".to_owned(),
+        all: own.into_iter().chain([name]).collect(),
+    }
 }
 
 #[derive(Debug, Clone)]
