@@ -1,6 +1,5 @@
 //! Watches files by inotify, a directory at a time, so that some can be left out.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -15,7 +14,7 @@ const LEFT_OUT: [&str; 3] = ["node_modules", "target", "__pycache__"];
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) inotify: Inotify,
-    directories: HashMap<WatchDescriptor, PathBuf>,
+    directories: Vec<(WatchDescriptor, PathBuf)>,
     paths: Vec<PathBuf>,
 }
 
@@ -30,10 +29,9 @@ impl Watch {
     }
 
     fn open(paths: Vec<PathBuf>) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let mut watch = Self {
-            inotify,
-            directories: HashMap::new(),
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
+            directories: Vec::new(),
             paths,
         };
         for path in watch.paths.clone() {
@@ -52,7 +50,7 @@ impl Watch {
             Err(Errno::ENOSPC) => Err(io::Error::other("raise fs.inotify.max_user_watches"))?,
             number => number?,
         };
-        self.directories.insert(number, path.to_owned());
+        self.directories.push((number, path.to_owned()));
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_directory && self.is_meant(&entry.path()) {
@@ -73,8 +71,9 @@ impl Watch {
     pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = On::empty();
         for event in self.inotify.read_events().unwrap_or_default() {
-            let named = self.directories.get(&event.wd).zip(event.name);
-            if named.is_none_or(|(at, name)| self.is_meant(&at.join(name))) {
+            let at = self.directories.iter().find(|it| it.0 == event.wd);
+            let named = at.zip(event.name);
+            if named.is_none_or(|((_, at), name)| self.is_meant(&at.join(name))) {
                 changed |= event.mask;
             }
         }

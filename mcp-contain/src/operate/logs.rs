@@ -1,6 +1,6 @@
 //! `logs`: prints what `--log` has kept, and what is added.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,8 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
     let aside = |log: &PathBuf| PathBuf::from(format!("{}.1", log.display()));
     let files = logs.iter().flat_map(|log| [aside(log), log.clone()]);
-    let files = files.filter(|file| !options.json || file.exists());
-    let files: Vec<_> = files.collect();
+    let files: Vec<_> = files.filter(|it| !options.json || it.exists()).collect();
     if options.json {
         out::json(&json!({"schema": "mcp-contain/logs/1", "files": files}));
         return Ok(ExitCode::SUCCESS);
@@ -61,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
 /// Prints the files and, while one of these processes runs, what is added.
 fn print(paths: &[PathBuf], mut held: Vec<OwnedFd>, mut watch: Option<Watch>) -> io::Result<()> {
-    let (mut files, mut line) = (HashMap::new(), Vec::new());
+    let (mut files, mut line) = (Vec::new(), Vec::new());
     loop {
         held.retain(|it| !super::ends_within(it, std::time::Duration::ZERO));
         for path in paths {
@@ -71,8 +70,12 @@ fn print(paths: &[PathBuf], mut held: Vec<OwnedFd>, mut watch: Option<Watch>) ->
                 file => file.map_err(failed)?,
             };
             let number = file.metadata()?.ino();
-            let file = files.entry(number).or_insert_with(|| BufReader::new(file));
-            // Also of one that was moved aside; a line or a long part of one at a time.
+            if files.iter().all(|(of, _)| *of != number) {
+                files.push((number, BufReader::new(file)));
+            }
+        }
+        // Also of one that was moved aside; a line or a long part of one at a time.
+        for (_, file) in &mut files {
             while file.by_ref().take(1 << 16).read_until(b'\n', &mut line)? > 0 {
                 let shown = printable(&String::from_utf8_lossy(&line));
                 if io::stdout().write_all(shown.as_bytes()).is_err() {
@@ -81,7 +84,7 @@ fn print(paths: &[PathBuf], mut held: Vec<OwnedFd>, mut watch: Option<Watch>) ->
                 line.clear();
             }
         }
-        files.retain(|_, file| file.get_ref().metadata().is_ok_and(|it| it.nlink() > 0));
+        files.retain(|(_, file)| file.get_ref().metadata().is_ok_and(|it| it.nlink() > 0));
         let Some(watch) = watch.as_mut().filter(|_| !held.is_empty()) else {
             return Ok(());
         };

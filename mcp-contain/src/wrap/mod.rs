@@ -156,10 +156,8 @@ fn change(
     };
     let backup = usable_backup(&document, shape);
     // Servers that the user wrapped are left alone.
-    let by_hand = match &backup {
-        Ok(Some((_, wrapped))) => wrapped.clone(),
-        Ok(None) | Err(_) => BTreeSet::new(),
-    };
+    let by_hand = backup.iter().flatten().next();
+    let by_hand = by_hand.map_or_else(BTreeSet::new, |(_, wrapped)| wrapped.clone());
     let text = document.text();
     let rewritten = match options.undo {
         true => rewrite::unwrap(text, shape, wrapper, &by_hand),
