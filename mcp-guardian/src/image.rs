@@ -32,7 +32,6 @@ pub struct Image {
 impl Image {
     /// Returns the program `name`. Its descriptors are numbered `lowest` or above, clear of those
     /// that are passed to the process that executes it.
-    #[must_use]
     pub const fn new(name: &'static CStr, program: &'static [u8], lowest: RawFd) -> Self {
         Self {
             name,
@@ -98,7 +97,6 @@ fn open(
 }
 
 /// Returns whether `error` says that execution is forbidden, or the file too large, rather than failed.
-#[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     let refusals = [
         Errno::EACCES,
@@ -130,7 +128,6 @@ fn sealed_memfd(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Returns the directories that may allow a private executable file, best first.
-#[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)

@@ -21,7 +21,6 @@ pub const NOT_AVAILABLE: &str =
     "this build has no program for it: it is for Linux on x86_64 and aarch64";
 
 /// Returns whether this build has the program.
-#[must_use]
 pub const fn is_available() -> bool {
     !PROGRAM.is_empty()
 }

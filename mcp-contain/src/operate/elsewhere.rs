@@ -35,7 +35,7 @@ pub(crate) struct Words {
 pub(crate) fn run(_: &Verb) -> Result<ExitCode, Failure> {
     let why = match cfg!(windows) {
         true => "here the kernel ends a server with its host, and keeps no list of servers",
-        false => "this program starts no server on this system",
+        false => "here a server is a process group, of which no list is kept",
     };
     Err(Failure::wrapper(format_args!(
         "this verb works on Linux only: {why}"

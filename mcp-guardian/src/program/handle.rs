@@ -66,19 +66,16 @@ impl GuardianHandle {
     }
 
     /// Process id of the guardian, for display.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
 
     /// Readable when the guardian has exited. Only for waiting, never for signalling.
-    #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
     /// The socket, non-blocking. Readable when there is something to [`receive`](Self::receive).
-    #[must_use]
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }

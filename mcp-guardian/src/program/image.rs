@@ -16,7 +16,6 @@ const NAME: &CStr = c"mcp-guardian";
 
 /// Returns the guardian program, ready to be executed.
 #[doc(hidden)]
-#[must_use]
 pub const fn image() -> Image {
     Image::new(NAME, PROGRAM, FIRST_FREE_FD)
 }

@@ -87,7 +87,6 @@ pub enum Request {
 }
 
 impl Request {
-    #[must_use]
     pub const fn encode(self) -> [u8; 2] {
         match self {
             Self::Terminate => [b'T', 0],
@@ -96,7 +95,6 @@ impl Request {
         }
     }
 
-    #[must_use]
     pub const fn decode(message: &[u8]) -> Option<Self> {
         match message {
             [b'T', 0] => Some(Self::Terminate),
@@ -142,7 +140,6 @@ impl Stage {
         Self::Restrict,
     ];
 
-    #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&stage| stage as u8 == byte)
     }
@@ -202,7 +199,6 @@ impl<'a> Report<'a> {
     }
 
     /// The report in `message`; `None` if it is anything else, of any length.
-    #[must_use]
     pub fn decode(message: &'a [u8]) -> Option<Self> {
         let (&tag, body) = message.split_first()?;
         let (first, rest) = match tag {
@@ -252,7 +248,6 @@ impl<'a> Listing<'a> {
             .then_some(Self { total, entries })
     }
 
-    #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
     }
@@ -281,7 +276,6 @@ pub struct ListingBuilder {
 
 #[expect(clippy::new_without_default, reason = "there is one")]
 impl ListingBuilder {
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             total: 0,
@@ -305,7 +299,6 @@ impl ListingBuilder {
         self.len += LISTING_ENTRY;
     }
 
-    #[must_use]
     pub fn finish(&self) -> Listing<'_> {
         Listing {
             total: self.total,

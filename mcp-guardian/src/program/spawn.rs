@@ -84,7 +84,6 @@ pub struct Record<'a> {
 
 impl<'a> SpawnRequest<'a> {
     /// A request for a program that cannot be executed, with these standard streams.
-    #[must_use]
     pub fn nothing(null: BorrowedFd<'a>) -> Self {
         Self {
             // A directory.

@@ -18,7 +18,6 @@ const RESERVE: usize = 128;
 
 #[expect(clippy::new_without_default, reason = "an empty text is no value")]
 impl<const N: usize> Text<N> {
-    #[must_use]
     pub const fn new() -> Self {
         Self {
             bytes: [0; N],
@@ -26,12 +25,10 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    #[must_use]
     pub fn c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }

@@ -18,7 +18,6 @@ pub struct Control {
 
 impl Control {
     /// Returns a thread that is not started yet.
-    #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,

@@ -60,13 +60,11 @@ fn put(whole: &mut Value, value: Value) {
 }
 
 /// Returns whether this is a list of items with names.
-#[must_use]
 pub fn is_named(list: &[Value]) -> bool {
     !list.is_empty() && list.iter().all(|item| item["name"].is_string())
 }
 
 /// Returns the value at the path `a.b`, or a `null` above it.
-#[must_use]
 pub fn set_at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     let mut names = path.split('.');
     let first = fields.get(names.next()?)?;
@@ -78,7 +76,6 @@ pub fn set_at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Valu
 
 /// Returns the first field of `asked` that is not in `kept`, by its path from `at`: the engine's API types do not have it
 /// and would drop it silently.
-#[must_use]
 pub fn missing(asked: &Value, kept: &Value, at: &str) -> Option<String> {
     let below = |name: &str| match at {
         "" => name.to_owned(),

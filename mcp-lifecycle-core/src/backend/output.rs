@@ -7,7 +7,6 @@ use tokio_util::io::StreamReader;
 use crate::launch::BoxRead;
 
 /// Returns the byte stream of these messages, which ends when the sender is dropped.
-#[must_use]
 pub fn output(mut messages: mpsc::Receiver<Bytes>) -> BoxRead {
     let messages = futures_util::stream::poll_fn(move |cx| {
         messages.poll_recv(cx).map(|next| next.map(io::Result::Ok))
