@@ -13,12 +13,11 @@ use mcp_launcher_docker::{ContainerTracker, Tracking};
 use mcp_lifecycle_core::launch::{ErrorChain, InheritEnv, ServerSpec, SpecError};
 use mcp_tree::Wrapper;
 use serde::{Deserialize, Serialize};
-use serde_json::Deserializer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::reply::Reply;
+use super::reply::{Reply, received, sent};
 use crate::sys;
 
 /// Longest time for ending containers. After that, `reap` or the next companion ends them.
@@ -38,8 +37,7 @@ pub(super) struct Order {
 pub(crate) fn run() -> ExitCode {
     // Descriptors leaked by the host must not stay open in this process.
     mcp_guardian::sys::close_all_but(&[]);
-    let mut text = Deserializer::from_reader(io::stdin().lock());
-    let Ok(order) = Order::deserialize(&mut text) else {
+    let Ok(order) = received::<Order>(io::stdin().lock()) else {
         return ExitCode::from(125);
     };
     // Belongs to no host, group or session: an orphan that process 1 reaps.
@@ -80,7 +78,7 @@ fn attend(order: &Order) -> io::Result<()> {
             Ok(Tracking::Untracked(None)) => (Reply::Nothing, None),
             Ok(Tracking::Untracked(Some(why))) | Err(why) => (Reply::Untracked(why), None),
         };
-        wrapper.write_all(&serde_json::to_vec(&reply)?).await?;
+        wrapper.write_all(&sent(&reply)?).await?;
         let Some(tracked) = tracked else {
             return Ok(());
         };
@@ -150,7 +148,7 @@ mod tests {
             name: "my server".into(),
             command: ["docker", "run", "--", "x"].map(OsString::from).into(),
         };
-        let text = serde_json::to_vec(&order).unwrap();
-        assert_eq!(serde_json::from_slice::<Order>(&text).unwrap(), order);
+        let text = sent(&order).unwrap();
+        assert_eq!(received::<Order>(&*text).unwrap(), order);
     }
 }

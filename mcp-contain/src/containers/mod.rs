@@ -19,7 +19,7 @@ use mcp_tree::Wrapper;
 use crate::failure::Failure;
 use crate::options::{Containers, Options};
 use companion::Order;
-use reply::Reply;
+use reply::{Reply, sent};
 
 pub(crate) use companion::run as attend;
 pub(crate) use left::{end, forget, look};
@@ -96,7 +96,7 @@ fn ask(order: &Order, path: Option<&OsString>) -> io::Result<(OwnedFd, Reply)> {
     drop(command);
     ours.set_read_timeout(Some(LIMIT))?;
     ours.set_write_timeout(Some(LIMIT))?;
-    let ordered = ours.write_all(&serde_json::to_vec(order)?);
+    let ordered = ours.write_all(&sent(order)?);
     // It forks and exits at once. A host may have reaped it.
     let _ = child.wait();
     ordered?;

@@ -1,10 +1,10 @@
 //! The companion's reply to the wrapper: the command to start. Pure, but for reading and writing.
 
 use std::ffi::OsString;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Deserializer;
 
 /// Longest reply: more than the kernel accepts as arguments and environment, written in JSON.
 const MOST: u64 = 32 << 20;
@@ -25,13 +25,29 @@ impl Reply {
     /// Reads a reply; [`io::ErrorKind::UnexpectedEof`] if the companion has ended. It writes nothing
     /// more before the server's end.
     pub(super) fn read(stream: impl Read) -> io::Result<Self> {
-        let mut text = Deserializer::from_reader(BufReader::new(stream.take(MOST)));
-        match Self::deserialize(&mut text)? {
+        match received(stream)? {
             Self::Tracked { command, .. } if command.is_empty() => {
                 Err(io::ErrorKind::InvalidData.into())
             }
             reply => Ok(reply),
         }
+    }
+}
+
+/// Returns a message as it is sent, with the end of its line.
+pub(super) fn sent(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads one message.
+pub(super) fn received<T: DeserializeOwned>(stream: impl Read) -> io::Result<T> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(MOST)).read_until(b'\n', &mut line)?;
+    match line.last() {
+        Some(b'\n') => Ok(serde_json::from_slice(&line)?),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -42,7 +58,7 @@ mod tests {
     use super::*;
 
     fn encoded(reply: &Reply) -> Vec<u8> {
-        serde_json::to_vec(reply).unwrap()
+        sent(reply).unwrap()
     }
 
     #[test]
@@ -80,8 +96,8 @@ mod tests {
             command: Vec::new(),
             env: Vec::new(),
         };
-        let mut invalid = vec![encoded(&empty), vec![0xff; 8]];
-        invalid.extend(["\0", "\"Other\"", "{}"].map(|text| text.as_bytes().to_vec()));
+        let mut invalid = vec![encoded(&empty), b"\xff\xff\n".to_vec()];
+        invalid.extend(["\0\n", "\"Other\"\n", "{}\n"].map(|text| text.as_bytes().to_vec()));
         for bytes in invalid {
             let error = Reply::read(bytes.as_slice()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{bytes:?}");

@@ -92,7 +92,7 @@ fn a_process_that_ends_containers_is_nobodys_server() {
         "name": word(&place.name),
         "command": [word("docker-server")],
     });
-    (&ours).write_all(order.to_string().as_bytes()).unwrap();
+    writeln!(&ours, "{order}").unwrap();
     companion.status().unwrap();
     drop(companion);
     let mut server = UnixStream::connect(engine_in(&ours)).unwrap();
