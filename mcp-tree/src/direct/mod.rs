@@ -35,13 +35,13 @@ pub use recorder::run as run_recorder;
 
 use crate::command::Command;
 use record::Record;
-use runner::Runner;
+pub(crate) use runner::Runner;
 
 /// Replaces the command of a runner by what the runner has executed less than `age` ago. Without
 /// such a record, `recorder` writes one: a program that calls [`run_recorder`] first. Reads and
 /// writes files of this user.
 pub fn replace(command: &mut Command, age: Duration, recorder: Option<&Path>) -> Start {
-    let Some(runner) = Runner::of(command) else {
+    let Some(runner) = Runner::of(&command.arg0, &command.args) else {
         return Start::Unchanged;
     };
     let Some(file) = record::file_of(command) else {

@@ -1,6 +1,6 @@
 //! The runners, and how the recorder gets in the place of their packages.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const UV_FLAGS: &str =
 const UV_VALUED: &str = "-i -p -w --default-index --exclude-newer --extra-index-url --from --index \
     --index-strategy --index-url --prerelease --python --with";
 
-pub(super) enum Runner {
+pub(crate) enum Runner {
     /// npm executes a package by a shell of its settings.
     Npm,
     /// uv executes any program in the environment of a package.
@@ -26,7 +26,7 @@ pub(super) enum Runner {
 
 /// The tool that uv starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Tool {
+pub(crate) struct Tool {
     /// The number of the words before its name.
     pub(super) at: usize,
     /// The name of its program.
@@ -35,9 +35,9 @@ pub(super) struct Tool {
 }
 
 impl Runner {
-    pub(super) fn of(command: &Command) -> Option<Self> {
-        let name = Path::new(&command.arg0).file_name()?.to_str()?;
-        let words: Vec<_> = command.args.iter().map(|it| it.to_str()).collect();
+    pub(crate) fn of(program: &OsStr, args: &[OsString]) -> Option<Self> {
+        let name = Path::new(program).file_name()?.to_str()?;
+        let words: Vec<_> = args.iter().map(|it| it.to_str()).collect();
         match (name, &words[..]) {
             ("npx", _) | ("npm", [Some("exec" | "x"), ..]) => Some(Self::Npm),
             ("uvx", words) => Tool::parse(words, 0).map(Self::Uv),

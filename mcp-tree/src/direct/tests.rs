@@ -31,7 +31,8 @@ fn command(line: &str) -> Command {
 
 /// Returns the number of words before a tool of uv, and the program that is expected of it.
 fn tool(line: &str) -> Option<(usize, String)> {
-    match Runner::of(&command(line))? {
+    let command = command(line);
+    match Runner::of(&command.arg0, &command.args)? {
         Runner::Npm => None,
         Runner::Uv(tool) => Some((tool.at, tool.program)),
     }

@@ -132,13 +132,11 @@ fn serve(searches: Vec<Search>) {
                 Err(error) => search.fail(error.to_string()),
             });
         }
-        let wanted = over.iter().map(|it| (&it.identity, it.since));
-        let wanted: Vec<_> = wanted.collect();
+        let wanted: Vec<_> = over.iter().map(|it| (&it.identity, it.since)).collect();
         let adopted = match place {
             Where::Foreign => Ok(vec![None; over.len()]),
-            Where::Everywhere => adoptions::look(&wanted),
+            Where::Everywhere => adoptions::look(&wanted).map_err(|error| error.to_string()),
         };
-        let adopted = adopted.map_err(|error| error.to_string());
         for (at, mut search) in over.into_iter().enumerate() {
             let adopted = adopted.as_ref().map(|all| all[at].clone());
             sys::shielded(|| search.answer(adopted.map_err(String::clone)));
