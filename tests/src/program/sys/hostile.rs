@@ -158,11 +158,13 @@ pub(crate) fn traces(pid: c_long) -> Attempts {
 /// Limits whose excess ends a process.
 pub(crate) fn limits(pid: c_long) -> Attempts {
     let none = [0_u64; 2];
-    let limit = |what: u32| {
-        let words = [pid, what.into(), address(&none), 0, 0];
+    let limit = |what| {
+        let words = [pid, what, address(&none), 0, 0];
         (format!("prlimit {pid}"), call(libc::SYS_prlimit64, words))
     };
+    // The constants' type depends on the C library.
     [libc::RLIMIT_CPU, libc::RLIMIT_NOFILE, libc::RLIMIT_AS]
+        .map(c_long::from)
         .map(limit)
         .into()
 }
