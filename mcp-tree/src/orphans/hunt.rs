@@ -15,7 +15,7 @@ use crate::sys::{self, Pid};
 /// and its child.
 const CLEAN_LOOKS: u32 = 2;
 
-/// The maximum number of processes that are held at a time, each by a descriptor.
+/// The maximum number of processes that are awaited at a time, each by a descriptor.
 const HELD_MAX: usize = 64;
 
 /// The first pause between two looks, for processes in `execve`. Later ones are longer.
@@ -70,7 +70,6 @@ pub(super) fn hunt(
     deadline: Instant,
 ) -> Trail {
     let mut signalled = Signalled::new();
-    let mut held = Vec::new();
     // Looks in a row without any process, and without a new one.
     let (mut clean, mut calm) = (0, 0);
     let mut pause = PAUSE;
@@ -85,17 +84,9 @@ pub(super) fn hunt(
             let is_it = || judge.is_still(process);
             match strike(process.pid, is_it, |pidfd| signal(process, pidfd)) {
                 Ok(None) => {}
-                Ok(Some(pidfd)) => {
+                Ok(Some(_)) => {
                     signalled.insert(key(process), process.clone());
                     pause = PAUSE;
-                    if held.len() < HELD_MAX {
-                        held.push(pidfd);
-                    }
-                }
-                // Once these are closed, there are descriptors.
-                Err(error) if sys::is_shortage(&error) && !held.is_empty() => {
-                    held.clear();
-                    break;
                 }
                 Err(error) => judge.refused(process, error),
             }
@@ -114,10 +105,11 @@ pub(super) fn hunt(
         if clean == 1 || calm == 1 {
             continue;
         }
-        if held.is_empty() && !has_new {
-            let pids = last.found.iter().filter_map(|it| Pid::new(it.pid.into()));
-            held.extend(pids.filter_map(|pid| sys::hold(pid).ok()).take(HELD_MAX));
-        }
+        let ours = last.found.iter().filter(|it| is_among(&signalled, it));
+        let pids = ours.filter_map(|it| Pid::new(it.pid.into()));
+        let mut held: Vec<_> = { pids.filter_map(|pid| sys::hold(pid).ok()) }
+            .take(HELD_MAX)
+            .collect();
         match held.is_empty() {
             true => thread::sleep(pause.min(left)),
             false => sys::end_within(&mut held, pause.max(BRIEFLY).min(left)),
@@ -338,20 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_of_descriptors_is_none_once_those_held_are_closed() {
-        let calls = std::cell::Cell::new(0);
-        let scarce = |_: &Process, _: &OwnedFd| {
-            calls.set(calls.get() + 1);
-            match calls.get() {
-                2 => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-                _ => Ok(()),
-            }
-        };
-        let mut script = Script::new("nnc");
-        let trail = hunt(&mut script, scarce, in_time());
-        assert_eq!((calls.get(), trail.signalled.len()), (3, 2));
-        assert_eq!(script.refused, []);
-        // Without any held, it is one.
+    fn a_process_that_cannot_be_signalled_is_named_unless_it_has_gone() {
         let mut script = Script::new("nc");
         let refuse = |code| move |_: &Process, _: &OwnedFd| Err(io::Error::from_raw_os_error(code));
         let trail = hunt(&mut script, refuse(libc::EMFILE), in_time());
