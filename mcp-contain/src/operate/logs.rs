@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -32,8 +32,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let servers = ps::look()?.servers;
     let meant = stop::find(&servers, &options.server, true)?;
-    let logs = meant.iter().filter_map(|server| server.log.as_ref());
-    let logs: BTreeSet<_> = logs.cloned().collect();
+    let logs: BTreeSet<_> = meant.iter().filter_map(|it| it.log.clone()).collect();
     if logs.is_empty() {
         let name = &options.server;
         return Err(Failure::plain(format_args!(
@@ -47,8 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         out::json(&json!({"schema": "mcp-contain/logs/1", "files": files}));
         return Ok(ExitCode::SUCCESS);
     }
-    let meant = meant.into_iter().filter(|_| options.follow);
-    let running = meant.filter_map(|it| {
+    let running = meant.into_iter().filter_map(|it| {
         // It starts a successor with the same log.
         let relay = stop::relay::of(it).ok();
         relay.or_else(|| super::hold(it.guardian.or(it.leader)?).ok())
@@ -76,6 +74,9 @@ fn print(paths: &[PathBuf], mut held: Vec<OwnedFd>, mut watch: Option<Watch>) ->
         }
         // Also of one that was moved aside; a line or a long part of one at a time.
         for (_, file) in &mut files {
+            if file.get_ref().metadata()?.len() < file.stream_position()? {
+                file.rewind()?;
+            }
             while file.by_ref().take(1 << 16).read_until(b'\n', &mut line)? > 0 {
                 let shown = printable(&String::from_utf8_lossy(&line));
                 if io::stdout().write_all(shown.as_bytes()).is_err() {

@@ -187,6 +187,21 @@ fn a_log_is_followed_over_a_restart() {
 }
 
 #[test]
+fn a_log_that_was_cut_is_followed_from_its_beginning() {
+    let place = place("cut");
+    let mut followed = Followed::new(&place, "=cut", "--grace=60s");
+    followed.shows("to the log·[2J");
+    followed.write("one");
+    followed.shows("one");
+    let log = place.directory.path().join("server.log");
+    let log = OpenOptions::new().write(true).open(log).unwrap();
+    log.set_len(0).unwrap();
+    followed.write("two");
+    followed.shows("two");
+    followed.end();
+}
+
+#[test]
 fn a_follower_ends_with_its_reader() {
     let place = place("unread");
     let mut followed = Followed::new(&place, "=unread", "--grace=60s");
