@@ -90,35 +90,23 @@ impl Leak {
 /// ones only look like servers; some may be too `young` to be ended by default.
 fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memory: u64) -> String {
     let size = units::size(memory);
-    let were = |number, what| match number {
+    let (number, what) = match known + guessed {
+        0 => (containers, "container"),
+        servers => (servers, "server"),
+    };
+    let all = match number {
         1 => format!("1 {what} was left behind"),
         _ => format!("{number} {what}s were left behind"),
     };
-    let them = |number| if number == 1 { "it" } else { "them" };
+    let by_record = "To clean up: `mcp-contain reap`";
     let older = if young { " --older 0s" } else { "" };
     let by_guess = format!("`mcp-contain reap --foreign --yes{older}`");
     match (known, guessed, containers) {
         (0, 0, 0) => "Nothing was left behind.".to_owned(),
-        (0, 0, _) => {
-            let (all, them) = (were(containers, "container"), them(containers));
-            format!("{all}; remove {them} with `mcp-contain reap`.")
-        }
-        (0, ..) => {
-            let (all, them) = (were(guessed, "server"), them(guessed));
-            format!(
-                "{all} it seems, {size}; look at {them} below, then end {them} with {by_guess}."
-            )
-        }
-        (_, 0, _) => {
-            let (all, them) = (were(known, "server"), them(known));
-            format!("{all}, {size}; end {them} with `mcp-contain reap`.")
-        }
-        _ => {
-            let all = were(known + guessed, "server");
-            format!(
-                "{all}, {size}; end {known} of them with `mcp-contain reap`, then look at the rest below and end it with {by_guess}."
-            )
-        }
+        (0, 0, _) => format!("{all}. {by_record}."),
+        (0, ..) => format!("{all} it seems, {size}. Look below, then: {by_guess}."),
+        (_, 0, _) => format!("{all}, {size}. {by_record}."),
+        _ => format!("{all}, {size}. {by_record}; for {guessed}, look below, then: {by_guess}."),
     }
 }
 
@@ -319,27 +307,27 @@ mod tests {
             ((0, 0, false, 0), "Nothing was left behind."),
             (
                 (1, 0, false, 2),
-                "1 server was left behind, 9 MB; end it with `mcp-contain reap`.",
+                "1 server was left behind, 9 MB. To clean up: `mcp-contain reap`.",
             ),
             (
                 (3, 0, false, 0),
-                "3 servers were left behind, 9 MB; end them with `mcp-contain reap`.",
+                "3 servers were left behind, 9 MB. To clean up: `mcp-contain reap`.",
             ),
             (
                 (0, 1, true, 0),
-                "1 server was left behind it seems, 9 MB; look at it below, then end it with `mcp-contain reap --foreign --yes --older 0s`.",
+                "1 server was left behind it seems, 9 MB. Look below, then: `mcp-contain reap --foreign --yes --older 0s`.",
             ),
             (
                 (0, 2, false, 1),
-                "2 servers were left behind it seems, 9 MB; look at them below, then end them with `mcp-contain reap --foreign --yes`.",
+                "2 servers were left behind it seems, 9 MB. Look below, then: `mcp-contain reap --foreign --yes`.",
             ),
             (
                 (2, 1, false, 0),
-                "3 servers were left behind, 9 MB; end 2 of them with `mcp-contain reap`, then look at the rest below and end it with `mcp-contain reap --foreign --yes`.",
+                "3 servers were left behind, 9 MB. To clean up: `mcp-contain reap`; for 1, look below, then: `mcp-contain reap --foreign --yes`.",
             ),
             (
                 (0, 0, false, 2),
-                "2 containers were left behind; remove them with `mcp-contain reap`.",
+                "2 containers were left behind. To clean up: `mcp-contain reap`.",
             ),
         ] {
             assert_eq!(
