@@ -18,12 +18,15 @@ const LONGEST: Duration = Duration::from_millis(16_500);
 /// The longest pause between two looks.
 const PAUSE_MAX: Duration = Duration::from_millis(16);
 
+const AT_ONCE: usize = 1000;
+
 #[derive(Debug)]
 pub struct Patience {
     end: Instant,
     pause: Duration,
     /// The sum of the pauses that count.
     total: Duration,
+    at_once: usize,
 }
 
 impl Patience {
@@ -33,6 +36,7 @@ impl Patience {
             end: Instant::now() + LONGEST,
             pause: Duration::from_micros(100),
             total: Duration::ZERO,
+            at_once: AT_ONCE,
         }
     }
 
@@ -43,12 +47,14 @@ impl Patience {
         patience
     }
 
-    /// Sleeps, longer each time; returns `false` when a limit is reached.
+    /// Returns `false` when a limit is reached. Sleeps only after many times: the longer the pause,
+    /// the more processes come and go meanwhile.
     pub fn lasts(&mut self) -> bool {
-        self.lasts_beside([])
+        self.at_once = self.at_once.saturating_sub(1);
+        self.at_once > 0 && Instant::now() < self.end || self.lasts_beside([])
     }
 
-    /// Does the same while these processes are waited for: the pause does not count if one of them
+    /// Sleeps, longer each time, while these processes are waited for: the pause does not count if one of them
     /// is itself waiting for a processor.
     pub fn lasts_beside(&mut self, processes: impl IntoIterator<Item = u32>) -> bool {
         let waits = |pid| sys::see(pid).is_some_and(|seen| seen.is_runnable);

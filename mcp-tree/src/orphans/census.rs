@@ -79,7 +79,11 @@ pub fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carri
         if census.is_whole && passing.is_empty() {
             return Ok(found);
         }
-        if !patience.lasts_beside(passing.iter().map(|(entry, _)| entry.pid)) {
+        let lasts = match passing.is_empty() {
+            true => patience.lasts(),
+            false => patience.lasts_beside(passing.iter().map(|(entry, _)| entry.pid)),
+        };
+        if !lasts {
             break;
         }
     }
