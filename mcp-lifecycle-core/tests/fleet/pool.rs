@@ -1,5 +1,8 @@
 //! Leases, scopes and who shares what.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use mcp_lifecycle_core::fleet::{AcquireErrorKind, FleetOptions, KeptBy, ServerPool, Sharing};
 use tokio::time::Instant;
 
@@ -145,6 +148,58 @@ async fn without_an_idle_time_a_server_stays_for_ever() {
     drop(pool.acquire(&server).await.unwrap());
     tokio::time::sleep(seconds(24 * 3600)).await;
     assert_eq!(fake.live(), 1);
+    pool.shutdown(seconds(5)).await.unwrap();
+}
+
+/// However often in a row: no message is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_ready_server_is_leased_at_once() {
+    let fake = Fake::new();
+    let pool = ServerPool::new("p");
+    let server = fake.config("s", &[]);
+    drop(pool.acquire(&server).await.unwrap());
+    for _ in 0..1000 {
+        let lease = pin!(pool.acquire(&server));
+        let lease = lease.poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(lease, Poll::Ready(Ok(_))));
+    }
+    pool.shutdown(seconds(5)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_a_caller_that_has_gone_nothing_starts() {
+    let fake = Fake::new();
+    let pool = ServerPool::new("p");
+    let server = fake.config("s", &["--stubborn"]);
+    drop(pool.scope("agent").acquire(&server).await.unwrap());
+    let agent = pool.scope("agent");
+    let waits_for_its_predecessor = agent.acquire(&server);
+    let cancelled = tokio::time::timeout(seconds(1), waits_for_its_predecessor).await;
+    assert!(cancelled.is_err());
+    tokio::time::sleep(seconds(20)).await;
+    assert_eq!((fake.starts(), fake.live()), (1, 0));
+    pool.shutdown(seconds(5)).await.unwrap();
+}
+
+/// An equal launcher of a later request may have a better connection.
+#[tokio::test(start_paused = true)]
+async fn settings_of_a_request_count_from_the_next_start() {
+    let fake = Fake::new();
+    let pool = ServerPool::new("p");
+    let config = fake.config("s", &["--slow", "1000"]);
+    let server = |ttl| { config.clone() }.in_fleet(FleetOptions::new().idle_ttl(ttl));
+    let (brief, lasting) = (server(Some(seconds(60))), server(None));
+    let (one, two) = tokio::join!(pool.acquire(&brief), pool.acquire(&lasting));
+    drop((one.unwrap(), two.unwrap()));
+    tokio::time::sleep(seconds(90)).await;
+    assert_eq!(fake.live(), 0, "it was started by the first request");
+    let old = pool.acquire(&brief).await.unwrap();
+    fake.crash("s");
+    tokio::time::sleep(seconds(1)).await;
+    drop(pool.acquire(&lasting).await.unwrap());
+    drop(old);
+    tokio::time::sleep(seconds(3600)).await;
+    assert_eq!(fake.live(), 1, "it was started by the last request");
     pool.shutdown(seconds(5)).await.unwrap();
 }
 
