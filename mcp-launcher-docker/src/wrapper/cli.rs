@@ -99,6 +99,28 @@ mod tests {
         assert!(text.contains("TOKEN"), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
     }
+
+    /// A shell has the arguments of the command as `$0` and the following ones.
+    #[tokio::test]
+    async fn a_command_lists_removes_and_says_why_not() {
+        let sh = |script: &str| Cli {
+            program: "/bin/sh".into(),
+            globals: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+            directory: None,
+        };
+        let listed = sh("echo '0123 name'; echo; echo 45").list("k=v").await;
+        let expected =
+            [("0123", "name"), ("45", "")].map(|(id, name)| Remnant::container(id, name));
+        assert_eq!(listed.unwrap(), expected);
+        let told = "echo $0 $* >&2; exit 1";
+        let error = sh(told).list("k=v").await.unwrap_err();
+        let asked = "ps --all --no-trunc --filter label=k=v --format {{.ID}} {{.Names}}";
+        assert_eq!(error.to_string(), asked);
+        let error = sh(told).remove(&expected).await.unwrap_err();
+        assert_eq!(error.to_string(), "rm --force --volumes 0123 45");
+        sh("").remove(&expected).await.unwrap();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +158,7 @@ pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
         let name = arg.split('=').next().unwrap_or(arg);
         let is_in = |list: &str| list.split(' ').any(|flag| flag == name);
         // `-Hunix://...`, `-clab`
-        let short = ["-H", "-c"].iter().any(|flag| arg.starts_with(flag)) && arg.len() > 2;
+        let short = ["-H", "-c"].iter().any(|flag| arg.starts_with(flag));
         names_engine |= short || is_in(ENGINE);
         let value_follows = (is_in(ENGINE) || is_in(VALUED)) && !arg.contains('=');
         at += 1 + usize::from(value_follows);
@@ -227,12 +249,20 @@ mod inject_tests {
     }
 
     #[test]
+    fn docker_is_told_from_others() {
+        let is_docker = |command| find_in(command).unwrap().0.is_docker;
+        assert!(is_docker("/usr/bin/docker run img"));
+        assert!(!is_docker("podman run img"));
+    }
+
+    #[test]
     fn flags_that_name_the_engine_are_told() {
         let names = |command| find_in(command).unwrap().0.names_engine;
         assert!(names("docker -H unix:///x run img"));
         assert!(names("docker -Hunix:///x run img"));
         assert!(names("docker --context lab run img"));
         assert!(names("docker -clab run img"));
+        assert!(names("docker -H unix:///x -c lab run img"));
         assert!(!names("docker --log-level debug run img"));
         assert!(!names("docker run -H x img"));
     }
