@@ -108,7 +108,7 @@ impl Shim {
     /// Forwards signals to the server, a bounded number each turn: they must not hold up the ladder.
     fn pass_on(&mut self, now: u64) {
         for _ in 0..SIGNALS_EACH_TURN {
-            let Some(signal) = sys::next_signal(&self.signals) else {
+            let Some((signal, by_kernel)) = sys::next_signal(&self.signals) else {
                 break;
             };
             match signal {
@@ -116,6 +116,8 @@ impl Shim {
                     let order = self.ladder.terminated(now);
                     self.carry_out(order, now);
                 }
+                // The terminal tells the whole group, but of its own end the first process alone.
+                signal if self.in_foreground && by_kernel && signal != Signal::HUP => {}
                 signal => {
                     // Like standard signals, one without room merges with those in flight.
                     let _ = self.tell(Request::Signal(signal.number()));

@@ -153,14 +153,14 @@ impl Supervisor {
             .for_each(|process| process.signal(&SIGNALS));
     }
 
-    /// Forwards a signal to the server's process group. In a namespace, the leader is its init, and
-    /// the group is that of init's child.
+    /// Forwards a signal to the server's process group, or to a server that leads none. In a namespace,
+    /// the leader is its init, and the group is that of init's child.
     fn pass_on(&mut self, signal: Signal) {
         let Some(leader) = self.leader else { return };
         let inside = self.server.namespace.is_some();
         let tree = &mut self.sweep.tree;
         if !inside && !tree.may_keep() {
-            let _ = sys::kill_group(leader, signal);
+            let _ = sys::kill_group(leader, signal).or_else(|_| sys::kill(leader, signal));
             return;
         }
         let processes = tree.read(Some(leader));
@@ -171,7 +171,7 @@ impl Supervisor {
         };
         processes
             .iter()
-            .filter(|process| !process.stays && Some(process.group) == group)
+            .filter(|process| !process.stays && (Some(process.group) == group || process.pid == leader.get() && !inside))
             .for_each(|process| process.signal(&[signal]));
     }
 

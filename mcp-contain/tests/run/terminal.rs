@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
@@ -92,13 +92,18 @@ impl Terminal {
 /// It answers to keys, signals and lines; what it says differs from what is typed to start it.
 const AGENT: &str = r#"
 import os, signal, sys
-signal.signal(signal.SIGINT, lambda *_: print("int", 40 + 2, flush=True))
+ints = []
+def interrupted(*_):
+    ints.append(1)
+    print("int", 40 + 2, flush=True)
+signal.signal(signal.SIGINT, interrupted)
 signal.signal(signal.SIGWINCH, lambda *_: print("winch", 40 + 3, flush=True))
 open("/dev/tty").close()
 print("up", 40 + 1, flush=True)
 for line in iter(sys.stdin.readline, ""):
     print("got", line.strip(), flush=True)
     if line == "end\n":
+        print("ints", 50 + len(ints), flush=True)
         os._exit(7)
 "#;
 
@@ -141,7 +146,8 @@ fn a_host_has_the_terminal_and_its_keys() {
     terminal.shows("got again");
     assert!(alive.somebody_is_left());
     terminal.types("end\n");
-    terminal.shows("got end");
+    // The terminal has sent it to each process of the group.
+    terminal.shows("ints 51");
     terminal.types("echo code-$?\n");
     terminal.shows("code-7");
     alive.nobody_is_left();
@@ -160,6 +166,31 @@ fn nothing_of_a_host_is_left_after_its_terminal() {
     drop(terminal.keys);
     alive.nobody_is_left();
     in_time(move || terminal.shell.wait()).unwrap();
+}
+
+/// As of a terminal that is closed: the kernel tells the first process of the session alone.
+#[test]
+fn a_signal_to_a_host_reaches_its_program() {
+    const PROGRAM: &str = r#"
+import signal
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
+    signal.signal(number, lambda number, _: exit(number))
+print("up", flush=True)
+signal.pause()
+"#;
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1] {
+        for option in ["--grace=60s", "--keep=adb"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-contain"));
+            command.args(["host", option, "--", "python3", "-c", PROGRAM]);
+            let mut host = command.stdout(Stdio::piped()).spawn().unwrap();
+            let mut up = [0; 3];
+            host.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+            // SAFETY: it is a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(host.id().cast_signed(), signal) }, 0);
+            let status = in_time(move || host.wait()).unwrap();
+            assert_eq!(status.code(), Some(signal), "{option} {status}");
+        }
+    }
 }
 
 #[test]

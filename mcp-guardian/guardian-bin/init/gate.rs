@@ -34,7 +34,7 @@ pub(crate) fn wait(signals: &Fd) {
                 _ => sys::exit(EXIT_HUNG_UP),
             }
         }
-        while let Some(signal) = sys::next_signal(signals) {
+        while let Some((signal, _)) = sys::next_signal(signals) {
             if signal != Signal::CHLD {
                 sys::exit(128 + i32::from(signal.number()))
             }

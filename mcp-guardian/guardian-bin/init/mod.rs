@@ -96,7 +96,7 @@ fn supervise(server: Pid, signals: &Fd, grace: u64, all: bool) -> ! {
             input = None;
             ladder.told(now);
         }
-        while let Some(signal) = sys::next_signal(signals) {
+        while let Some((signal, _)) = sys::next_signal(signals) {
             match signal {
                 Signal::CHLD => {}
                 Signal::TERM if all => drop(ladder.host_gone(now)),

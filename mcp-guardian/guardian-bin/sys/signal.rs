@@ -65,8 +65,10 @@ pub(crate) fn signalfd(signals: Signals) -> Result<Fd> {
     opened(unsafe { syscall(nr::SIGNALFD4, [usize::MAX, mask, 8, O_CLOEXEC | O_NONBLOCK, 0, 0]) })
 }
 
-pub(crate) fn next_signal(signals: &Fd) -> Option<Signal> {
+/// Returns a pending signal, and whether the kernel has sent it, as for a key of the terminal.
+pub(crate) fn next_signal(signals: &Fd) -> Option<(Signal, bool)> {
+    const SI_KERNEL: u8 = 0x80;
     let mut info = [0; 128];
     let len = super::read(signals, &mut info).ok()?;
-    (len == info.len()).then_some(Signal::new(info[0]))
+    (len == info.len()).then_some((Signal::new(info[0]), info[8..12] == [SI_KERNEL, 0, 0, 0]))
 }

@@ -61,6 +61,7 @@ impl Drop for Fd {
 pub(crate) struct Signal(u8);
 
 impl Signal {
+    pub(crate) const HUP: Self = Self(1);
     pub(crate) const INT: Self = Self(2);
     pub(crate) const KILL: Self = Self(9);
     pub(crate) const TERM: Self = Self(15);
