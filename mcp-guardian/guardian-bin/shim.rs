@@ -116,7 +116,7 @@ impl Shim {
                     let order = self.ladder.terminated(now);
                     self.carry_out(order, now);
                 }
-                // The terminal tells the whole group, but of its own end the first process alone.
+                // A key signals the whole group; a hang-up signals the session's first process alone.
                 signal if self.in_foreground && by_kernel && signal != Signal::HUP => {}
                 signal => {
                     // Like standard signals, one without room merges with those in flight.

@@ -189,33 +189,3 @@ fn see_all(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    /// Simulates a build on the same machine.
-    #[test]
-    fn short_lived_strangers_do_not_fail_a_look() {
-        let over = AtomicBool::new(false);
-        let storm = || {
-            while !over.load(Ordering::Relaxed) {
-                let ended = std::process::Command::new("true").status();
-                assert!(ended.unwrap().success());
-            }
-        };
-        let identity = identity::new_server().unwrap();
-        let since = sys::see(std::process::id()).unwrap().start_time;
-        let refused = std::thread::scope(|scope| {
-            let storms = [(); 4].map(|()| scope.spawn(storm));
-            let looks = (0..12).map(|_| look(&[(&identity, since)]));
-            let refused = looks.filter_map(Result::err).count();
-            over.store(true, Ordering::Relaxed);
-            drop(storms);
-            refused
-        });
-        assert_eq!(refused, 0, "of 12");
-    }
-}

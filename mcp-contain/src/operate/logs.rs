@@ -46,7 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         out::json(&json!({"schema": "mcp-contain/logs/1", "files": files}));
         return Ok(ExitCode::SUCCESS);
     }
-    let running = meant.into_iter().filter_map(|it| {
+    let meant = meant.into_iter().filter(|_| options.follow);
+    let running = meant.filter_map(|it| {
         // It starts a successor with the same log.
         let relay = stop::relay::of(it).ok();
         relay.or_else(|| super::hold(it.guardian.or(it.leader)?).ok())

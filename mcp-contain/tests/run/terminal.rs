@@ -168,7 +168,7 @@ fn nothing_of_a_host_is_left_after_its_terminal() {
     in_time(move || terminal.shell.wait()).unwrap();
 }
 
-/// As of a terminal that is closed: the kernel tells the first process of the session alone.
+/// A terminal that is closed signals the first process of its session alone.
 #[test]
 fn a_signal_to_a_host_reaches_its_program() {
     const PROGRAM: &str = r#"

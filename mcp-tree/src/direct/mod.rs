@@ -25,6 +25,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,7 +36,12 @@ pub use recorder::run as run_recorder;
 
 use crate::command::Command;
 use record::Record;
-pub(crate) use runner::Runner;
+use runner::Runner;
+
+/// Returns whether [`replace`] may change this command.
+pub(crate) fn may_replace(program: &OsStr, args: &[OsString]) -> bool {
+    Runner::of(program, args).is_some()
+}
 
 /// Replaces the command of a runner by what the runner has executed less than `age` ago. Without
 /// such a record, `recorder` writes one: a program that calls [`run_recorder`] first. Reads and

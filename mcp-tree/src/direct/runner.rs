@@ -17,7 +17,7 @@ const UV_FLAGS: &str =
 const UV_VALUED: &str = "-i -p -w --default-index --exclude-newer --extra-index-url --from --index \
     --index-strategy --index-url --prerelease --python --with";
 
-pub(crate) enum Runner {
+pub(super) enum Runner {
     /// npm executes a package by a shell of its settings.
     Npm,
     /// uv executes any program in the environment of a package.
@@ -26,7 +26,7 @@ pub(crate) enum Runner {
 
 /// The tool that uv starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Tool {
+pub(super) struct Tool {
     /// The number of the words before its name.
     pub(super) at: usize,
     /// The name of its program.
@@ -35,7 +35,7 @@ pub(crate) struct Tool {
 }
 
 impl Runner {
-    pub(crate) fn of(program: &OsStr, args: &[OsString]) -> Option<Self> {
+    pub(super) fn of(program: &OsStr, args: &[OsString]) -> Option<Self> {
         let name = Path::new(program).file_name()?.to_str()?;
         let words: Vec<_> = args.iter().map(|it| it.to_str()).collect();
         match (name, &words[..]) {

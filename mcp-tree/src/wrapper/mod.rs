@@ -27,7 +27,7 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::Limits;
 use crate::command::Command;
-use crate::direct::{self, Runner, Start};
+use crate::direct::{self, Start};
 use crate::identity::Cookie;
 
 /// The size in bytes of a log that is moved aside.
@@ -191,8 +191,8 @@ impl Wrapper {
     /// the server's working directory.
     pub fn start_directly(&mut self, age: Duration, recorder: Option<&Path>) -> Start {
         // Other programs need not be looked up twice.
-        let runner = Runner::of(&self.program, &self.args);
-        let Some(Ok(mut command)) = runner.map(|_| self.command(None)) else {
+        let may = direct::may_replace(&self.program, &self.args);
+        let Some(Ok(mut command)) = may.then(|| self.command(None)) else {
             return Start::Unchanged;
         };
         let start = direct::replace(&mut command, age, recorder);
