@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::pty::openpty;
 
@@ -25,6 +26,10 @@ struct Terminal {
 impl Terminal {
     fn new() -> Self {
         let ends = openpty(None, None).expect("a terminal");
+        // Each copy of the master keeps the terminal open.
+        for end in [&ends.master, &ends.slave] {
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag");
+        }
         let end = |fd: &OwnedFd| fd.try_clone().expect("a descriptor");
         let mut shell = Command::new("bash");
         shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "$ ");
@@ -65,15 +70,22 @@ impl Terminal {
 
     /// Waits until this is shown; what was shown before it is forgotten.
     fn shows(&mut self, text: &str) {
+        self.shows_all([text]);
+    }
+
+    /// Waits until all of this is shown, in any order.
+    fn shows_all<const N: usize>(&mut self, texts: [&str; N]) {
         let end = Instant::now() + DEADLINE;
-        while !self.text.contains(text) {
-            let left = end.saturating_duration_since(Instant::now());
-            let more = self.shown.recv_timeout(left);
-            let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text));
-            self.text.push_str(&String::from_utf8_lossy(&more));
+        for text in texts {
+            while !self.text.contains(text) {
+                let left = end.saturating_duration_since(Instant::now());
+                let more = self.shown.recv_timeout(left);
+                let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text));
+                self.text.push_str(&String::from_utf8_lossy(&more));
+            }
         }
-        let (_, rest) = self.text.split_once(text).expect("it is there");
-        self.text = rest.to_owned();
+        let ends = texts.map(|text| self.text.find(text).expect("it is there") + text.len());
+        self.text.drain(..ends.into_iter().max().unwrap_or(0));
     }
 
     fn resize(&self) {
@@ -90,17 +102,34 @@ impl Terminal {
 }
 
 /// It answers to keys, signals and lines; what it says differs from what is typed to start it.
+///
+/// A signal that comes just before a `read` would be answered after the next line: so it waits for both. Whoever is
+/// in a `read` at Ctrl-Z may still take the next line, for the shell waits only until the group's first process has
+/// stopped: so it says that it is in none. It does not stop itself: that could follow the shell's SIGCONT.
 const AGENT: &str = r#"
-import os, signal, sys
+import os, select, signal
 ints = []
+signals, signal_came = os.pipe()
+os.set_blocking(signal_came, False)
+signal.set_wakeup_fd(signal_came)
 def interrupted(*_):
     ints.append(1)
     print("int", 40 + 2, flush=True)
 signal.signal(signal.SIGINT, interrupted)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
+def paused(*_):
+    os.write(1, b"paused-%d\n" % (40 + 4))
+    signal.sigwait([signal.SIGCONT])
+signal.signal(signal.SIGTSTP, paused)
 signal.signal(signal.SIGWINCH, lambda *_: print("winch", 40 + 3, flush=True))
 open("/dev/tty").close()
 print("up", 40 + 1, flush=True)
-for line in iter(sys.stdin.readline, ""):
+while True:
+    ready, _, _ = select.select([0, signals], [], [])
+    if signals in ready:
+        os.read(signals, 64)
+        continue
+    line = os.read(0, 64).decode()
     print("got", line.strip(), flush=True)
     if line == "end\n":
         print("ints", 50 + len(ints), flush=True)
@@ -137,7 +166,7 @@ fn a_host_has_the_terminal_and_its_keys() {
     terminal.shows("winch 43");
     // Ctrl-Z: the shell has the terminal until it gives it back.
     terminal.types("\x1a");
-    terminal.shows("Stopped");
+    terminal.shows_all(["paused-44", "Stopped"]);
     terminal.types("echo $((600 + 60))\n");
     terminal.shows("660");
     terminal.types("fg\n");
