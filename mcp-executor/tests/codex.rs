@@ -132,7 +132,7 @@ async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
     let mut peer = websocket().await;
     let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mark = marker("orphan");
-    let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; wait");
+    let script = format!("setsid sh -c 'echo up; sleep 1000; : {mark}' & wait");
     let mut server = launch(&launcher, sh(&script)).await;
     assert_eq!(server.line().await, "up");
     // The executor itself is killed: only the watcher is left to act.

@@ -75,7 +75,7 @@ async fn a_setsid_helper_is_ended_where_the_daemon_says_so() {
             return;
         }
         let mark = marker("setsid");
-        let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; exec cat");
+        let script = format!("setsid sh -c 'echo up; sleep 1000; : {mark}' & exec cat");
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
         server.end(&without_haste()).await.unwrap();

@@ -14,7 +14,7 @@ async fn a_server_on_a_plain_peer_is_ended_with_all_that_it_started() {
     assert_eq!(reach, Reach::Marked, "the helper was started");
     let directory = tempfile::tempdir().unwrap();
     let mark = marker("plain");
-    let script = format!("setsid sh -c 'sleep 1000; : {mark}' & pwd; exec cat");
+    let script = format!("setsid sh -c 'pwd; sleep 1000; : {mark}' & exec cat");
     let mut server = launch(&launcher, sh(&script).cwd(directory.path())).await;
     assert_eq!(server.line().await, directory.path().to_str().unwrap());
     server.end(&at_once()).await.unwrap();

@@ -38,9 +38,11 @@ async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says
     let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecutorLauncher::websocket(&peer.url)).await;
     let mark = marker("order");
+    // A helper that SIGTERM ends may be reaped by the server: nothing would be left to sweep.
     let script = format!(
-        "setsid sh -c 'sleep 1000; : {mark}' & trap 'echo bye; exit 7' TERM; \
-         echo up; while :; do sleep 0.05; done"
+        "trap 'echo bye; exit 7' TERM; \
+         setsid sh -c 'trap \"\" TERM; echo up; sleep 1000; : {mark}' & \
+         while :; do sleep 0.05; done"
     );
     let mut server = launch(&launcher, sh(&script)).await;
     assert_eq!(server.line().await, "up");
