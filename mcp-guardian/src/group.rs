@@ -70,6 +70,11 @@ impl Group {
         errno.map_or(Ok(group), |errno| Err(io::Error::from_raw_os_error(errno)))
     }
 
+    /// Returns the leader, which has the number of the group.
+    pub fn leader(&self) -> Pid {
+        self.leader
+    }
+
     /// Returns how the leader has ended, if it has. It stays a zombie.
     pub fn exited(&self) -> io::Result<Option<ExitStatus>> {
         sys::peek(self.leader)

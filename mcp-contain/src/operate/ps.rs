@@ -7,6 +7,7 @@ use mcp_tree::direct::package_of;
 use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer};
 use serde_json::{Value, json};
 
+use crate::cli;
 use crate::failure::Failure;
 pub(crate) use crate::show::out::Options;
 use crate::show::runner::is_runner;
@@ -29,8 +30,11 @@ pub(crate) fn look() -> Result<Inventory, Failure> {
 }
 
 pub(crate) fn name_of(server: &KnownServer) -> String {
-    if let Some(given) = &server.name {
-        return name::plain(given);
+    // A process group is held by this program itself.
+    let words = server.in_group.then(|| server.host_command_line());
+    let given = server.name.clone().or(cli::name_in(&words.unwrap_or_default()));
+    if let Some(given) = given {
+        return name::plain(&given);
     }
     let leader = server.processes.iter();
     let leader = leader.filter(|it| Some(it.pid) == server.leader);
@@ -58,6 +62,7 @@ fn held_by(server: &KnownServer) -> &'static str {
         (true, true) => "guardian, cgroup",
         (true, false) => "guardian",
         (false, true) => "cgroup",
+        (false, false) if server.in_group && has_host => "process group",
         (false, false) => "nothing",
     }
 }
@@ -163,6 +168,7 @@ pub(crate) fn server_as_json(server: &KnownServer) -> Value {
         "leader": server.leader,
         "guardian": server.guardian,
         "cgroup": server.in_cgroup,
+        "group": server.in_group,
         "age_seconds": server.age().as_secs_f64(),
         "memory_bytes": server.memory(),
         "cpu_seconds": server.cpu().as_secs_f64(),

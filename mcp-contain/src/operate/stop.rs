@@ -110,6 +110,7 @@ pub(super) fn find<'a>(
     let called = servers.iter().map(|server| Called {
         name: ps::name_of(server),
         id: &server.id,
+        holders: holders(server),
         pids: server.processes.iter().map(|it| it.pid).collect(),
     });
     let called: Vec<_> = called.collect();
@@ -134,6 +135,16 @@ pub(super) fn find<'a>(
     Err(Failure::plain(why))
 }
 
+/// Returns the processes that hold a server and no other one, also the one that its host has started.
+fn holders(server: &KnownServer) -> Vec<u32> {
+    let wrapper = Some(server.host.pid).filter(|_| server.host.is_wrapper);
+    wrapper
+        .into_iter()
+        .chain(server.guardian)
+        .chain(relay::pid(server))
+        .collect()
+}
+
 /// Minimum number of digits of an ID, as `ps` shows.
 const SHOWN: usize = 8;
 
@@ -141,6 +152,7 @@ const SHOWN: usize = 8;
 struct Called<'a> {
     name: String,
     id: &'a str,
+    holders: Vec<u32>,
     pids: Vec<u32>,
 }
 
@@ -160,13 +172,13 @@ fn meant(servers: &[Called<'_>], word: &str) -> Option<(By, Vec<usize>)> {
             .collect()
     };
     let pid = word.parse::<u32>().ok();
+    let is_pid = |pids: &[u32]| pid.is_some_and(|pid| pids.contains(&pid));
     let is_id = word.len() >= SHOWN;
     [
         (By::Name, those(&|it| it.name == word)),
-        (
-            By::Pid,
-            those(&|it| pid.is_some_and(|pid| it.pids.contains(&pid))),
-        ),
+        // The wrapper of a server can be a process of another one.
+        (By::Pid, those(&|it| is_pid(&it.holders))),
+        (By::Pid, those(&|it| is_pid(&it.pids))),
         (By::Id, those(&|it| is_id && it.id.starts_with(word))),
     ]
     .into_iter()
@@ -184,6 +196,7 @@ mod tests {
         Called {
             name: name.to_owned(),
             id,
+            holders: Vec::new(),
             pids: pids.to_owned(),
         }
     }
@@ -212,6 +225,12 @@ mod tests {
         }
         // Without the name, the same digits are a pid, and then an ID, of whomever.
         assert_eq!(meant(&all[1..], "4321"), Some((By::Pid, vec![0, 1])));
+        let inner = Called {
+            holders: vec![8],
+            ..server("inner", "3333333300000000", &[9])
+        };
+        let nested = [all[0].clone(), inner];
+        assert_eq!(meant(&nested, "8"), Some((By::Pid, vec![1])));
         let unnamed = [server("a", FIRST, &[]), server("b", SECOND, &[])];
         assert_eq!(meant(&unnamed, "00004321"), Some((By::Id, vec![0, 1])));
     }

@@ -35,6 +35,8 @@ impl WrapperLedger {
         Ok(None)
     }
 
+    pub fn started(&mut self, _: u32, _: Option<u64>, _: bool) {}
+
     pub fn leave(self) {}
 }
 

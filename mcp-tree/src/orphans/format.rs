@@ -4,12 +4,13 @@
 //!
 //! ```text
 //! mcp-lifecycle 2 PID START-TIME BOOT-ID NONCE PID-NAMESPACE CGROUP ROOT DEPTH DIRECTORY
-//! SERIAL PID START-TIME c [KEY USER]
+//! SERIAL PID START-TIME c [KEY USER] [g]
 //! ```
 //!
 //! CGROUP is the inode number of the cgroup above the servers' cgroups, and ROOT that of the top of
 //! the mount through which DIRECTORY leads to it, DEPTH parts further down. A host without cgroups
-//! has a `-` in place of the four. KEY and USER are those of an [exclusive](Exclusive) server.
+//! has a `-` in place of the four. KEY and USER are those of an [exclusive](Exclusive) server. A
+//! server with a `g` is in a process group that a watcher ends.
 //!
 //! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
 //! command, argument or environment. Further words of a line are a later version's, to be ignored.
@@ -39,12 +40,13 @@ pub(super) struct Contents {
     pub(super) unreadable: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Record {
     pub(super) serial: u64,
     /// The pid and start time of its process, once it runs.
     pub(super) process: Option<(u32, u64)>,
     pub(super) in_cgroup: bool,
+    pub(super) in_group: bool,
     pub(super) exclusive: Option<Exclusive>,
 }
 
@@ -81,8 +83,9 @@ pub(super) fn line(record: Option<Record>) -> [u8; LINE] {
         let exclusive = record
             .exclusive
             .map_or_else(String::new, |it| format!(" {:08x} {}", it.key, it.user));
+        let group = if record.in_group { " g" } else { "" };
         format!(
-            "{:016x} {pid} {start_time} {kind}{exclusive}",
+            "{:016x} {pid} {start_time} {kind}{exclusive}{group}",
             record.serial
         )
     });
@@ -142,10 +145,10 @@ fn record(line: &str) -> Option<Record> {
         "-" => false,
         _ => return None,
     };
-    let key = words
-        .next()
-        .and_then(|word| u32::from_str_radix(word, 16).ok());
-    let user = words.next().and_then(|word| word.parse().ok());
+    let more: Vec<_> = words.collect();
+    let key = more.first();
+    let key = key.and_then(|word| u32::from_str_radix(word, 16).ok());
+    let user = more.get(1).and_then(|word| word.parse().ok());
     let process = match pid {
         0 => None,
         1 => return None,
@@ -155,6 +158,7 @@ fn record(line: &str) -> Option<Record> {
         serial,
         process,
         in_cgroup,
+        in_group: more.contains(&"g"),
         exclusive: key.zip(user).map(|(key, user)| Exclusive { key, user }),
     })
 }
@@ -213,13 +217,15 @@ mod tests {
             any::<u64>(),
             process,
             any::<bool>(),
+            any::<bool>(),
             proptest::option::of(exclusive),
         );
         proptest::collection::vec(
-            record.prop_map(|(serial, process, in_cgroup, exclusive)| Record {
+            record.prop_map(|(serial, process, in_cgroup, in_group, exclusive)| Record {
                 serial,
                 process,
                 in_cgroup,
+                in_group,
                 exclusive,
             }),
             0..20,
@@ -307,7 +313,7 @@ mod tests {
             serial: 1,
             process: Some((7, 5)),
             in_cgroup: true,
-            exclusive: None,
+            ..Record::default()
         };
         assert_eq!((contents.servers, contents.unreadable), (vec![server], 0));
     }

@@ -74,20 +74,20 @@ pub fn inventory() -> io::Result<Inventory> {
         }
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);
-            let is_wrapper = processes::try_is_guardian(host.pid);
-            let words = match is_wrapper {
-                Ok(true) => command_line(host.pid, host.start_time).unwrap_or_default(),
+            let is_shim = processes::try_is_guardian(host.pid);
+            let words = match is_shim {
+                Ok(true) => server.host_command_line(),
                 _ => Vec::new(),
             };
-            let has_companion = match is_wrapper {
-                Ok(is_wrapper) => is_wrapper && shim::may_have_companion(&words),
+            let has_companion = match is_shim {
+                Ok(is_shim) => is_shim && shim::may_have_companion(&words),
                 Err(_) => true,
             };
             // If it ended meanwhile, what was read of it proves nothing.
             if living_host(server).is_some() {
                 server.name = shim::name_in(&words);
                 server.log = shim::log_in(&words);
-                server.host.is_wrapper = is_wrapper.unwrap_or(false);
+                server.host.is_wrapper = server.in_group || is_shim.unwrap_or(false);
                 server.host.has_companion = has_companion;
                 server.host.parent = parent.map(|parent| (parent.pid, parent.name));
                 server.host.name = Some(host.name);
@@ -131,6 +131,7 @@ fn recorded(
         leader: process.map(|(pid, _)| pid),
         recorded: process,
         in_cgroup: record.in_cgroup,
+        in_group: record.in_group,
         leaf,
         unfound,
         ..unrecorded(contents.cookie(*record), state)
@@ -154,6 +155,7 @@ fn unrecorded(cookie: Cookie, state: HostState) -> KnownServer {
         recorded: None,
         guardian: None,
         in_cgroup: false,
+        in_group: false,
         processes: Vec::new(),
         cookie,
         leaf: None,

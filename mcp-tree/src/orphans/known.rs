@@ -36,6 +36,8 @@ pub struct KnownServer {
     /// The guardian that ends it when its host dies.
     pub guardian: Option<u32>,
     pub in_cgroup: bool,
+    /// `true` if it is in a process group, which a watcher ends when its host dies.
+    pub in_group: bool,
     /// All its processes, oldest first, without the guardian.
     pub processes: Vec<KnownProcess>,
     pub(crate) cookie: Cookie,
@@ -131,6 +133,12 @@ impl KnownProcess {
 }
 
 impl KnownServer {
+    /// Reads the program and arguments of its host, as those of a [process](KnownProcess::command_line).
+    pub fn host_command_line(&self) -> Vec<String> {
+        let host = self.cookie.host();
+        super::command_line(host.pid(), host.start_time()).unwrap_or_default()
+    }
+
     pub fn age(&self) -> Duration {
         let ages = self.processes.iter().map(|process| process.age);
         ages.max().unwrap_or_default()

@@ -54,9 +54,8 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
     };
     let record = Record {
         serial: server.serial(),
-        process: None,
         in_cgroup,
-        exclusive: None,
+        ..Record::default()
     };
     let line = {
         let mut book = ledger.book.lock();

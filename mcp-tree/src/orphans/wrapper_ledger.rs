@@ -52,9 +52,9 @@ impl WrapperLedger {
         let title = title(host, sys::own_namespace()?, parent)?;
         let record = Record {
             serial: server.serial(),
-            process: None,
             in_cgroup: cgroups.is_some(),
             exclusive,
+            ..Record::default()
         };
         let (file, directory) = publish(host, None, &title, &[Some(record)])?;
         let name = file.path.file_name().unwrap_or_default();
@@ -72,7 +72,9 @@ impl WrapperLedger {
         self.write();
     }
 
-    pub fn started(&mut self, pid: u32, start_time: Option<u64>) {
+    /// Records its process, which leads a process group with a watcher, or has a guardian.
+    pub fn started(&mut self, pid: u32, start_time: Option<u64>, in_group: bool) {
+        self.record.in_group = in_group;
         self.record.process = start_time.map(|start_time| (pid, start_time));
         self.write();
     }

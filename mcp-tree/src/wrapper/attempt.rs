@@ -293,7 +293,7 @@ impl Start<'_> {
         };
         if let Some(ledger) = &mut ledger {
             let seen = sys::see(pid).filter(|seen| seen.parent == guardian.pid());
-            ledger.started(pid, seen.map(|seen| seen.start_time));
+            ledger.started(pid, seen.map(|seen| seen.start_time), false);
         }
         let name = self
             .wrapper

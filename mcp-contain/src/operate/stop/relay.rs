@@ -11,15 +11,19 @@ use crate::operate::{hold, ps};
 
 /// Holds the relay of a server.
 pub(in crate::operate) fn of(server: &KnownServer) -> Result<OwnedFd, Failure> {
-    let parent = server.host.parent.as_ref().map(|(pid, _)| *pid);
-    let pid = parent.filter(|_| server.host.is_wrapper);
-    let relay = pid.and_then(|pid| hold(pid).ok().filter(|_| is_relay(pid)));
+    let relay = pid(server).and_then(|pid| hold(pid).ok().filter(|_| is_relay(pid)));
     relay.ok_or_else(|| {
         let name = ps::name_of(server);
         Failure::plain(format_args!(
             "{name} is not restarted, for nothing would start it again: put `--restart` or `--lazy` after `mcp-contain` in front of its command"
         ))
     })
+}
+
+/// Returns the process that restarts a server, if there is one.
+pub(super) fn pid(server: &KnownServer) -> Option<u32> {
+    let parent = server.host.parent.as_ref().map(|(pid, _)| *pid);
+    parent.filter(|pid| server.host.is_wrapper && is_relay(*pid))
 }
 
 /// Returns whether a process waits for SIGURG, as its command line says. Another one would ignore it.

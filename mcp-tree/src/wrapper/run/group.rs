@@ -37,19 +37,20 @@ impl Held {
         sys::close_all_but(kept.as_slice());
         let identity = new_identity()?;
         let command = wrapper.command(identity.as_ref())?;
-        if let Some(identity) = &identity {
-            // What has left the group is found by its mark. The file stays with this process.
-            let ledger = orphans::WrapperLedger::begin(identity, None, None)
-                .map_err(|error| short_of(error, orphans::UNRECORDED))?;
-            if let Some(ledger) = ledger {
-                ledger.leave();
-            }
-        }
+        let begin = |identity| orphans::WrapperLedger::begin(identity, None, None);
+        let ledger = identity.as_ref().map(begin).transpose();
+        let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
         let log = wrapper.open_log().map_err(no_log)?;
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let held = Self::spawn(&command, log, wrapper.grace).inspect_err(|_| {
             let _ = before.and_then(|before| before.thread_set_mask());
         })?;
+        if let Some(mut ledger) = ledger.flatten() {
+            let leader = held.group.leader();
+            ledger.started(leader.as_u32(), sys::start_time(leader), true);
+            // What has left the group is found by its mark. The file stays with this process.
+            ledger.leave();
+        }
         let _ = SigSet::all().thread_unblock();
         Ok(held)
     }
