@@ -33,6 +33,13 @@ pub(crate) fn die_of(number: i32) -> ExitCode {
     ExitCode::from(u8::try_from(128 + number).unwrap_or(125))
 }
 
+/// Sends a signal of any number to a child that is not reaped.
+#[cfg(target_os = "linux")]
+pub(crate) fn send(child: u32, number: i32) {
+    // SAFETY: it takes numbers.
+    let _ = unsafe { libc::kill(child.cast_signed(), number) };
+}
+
 /// Duplicates the descriptor of this number, if it is open.
 #[cfg(target_os = "linux")]
 pub(crate) fn duplicate(number: i32) -> io::Result<OwnedFd> {

@@ -4,12 +4,13 @@ use std::io::Read as _;
 use std::thread;
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::chance::Chance;
-use crate::host::{Alive, BOTH, in_time, wrapped};
-use crate::session::Session;
+use crate::host::{Alive, BOTH, Server, in_time, wrapped};
+use crate::session::{Place, Session};
 
 #[test]
 fn a_relay_that_is_told_to_end_at_any_instant_of_a_start_stays_until_the_server_has_ended() {
@@ -57,9 +58,62 @@ fn a_server_killed_by_a_signal_gives_its_code_also_to_an_init() {
         let (status, said) = session.server.ended();
         (status.code(), said)
     };
-    for (signal, code) in [("SEGV", 139), ("RTMIN", 128 + nix::libc::SIGRTMIN())] {
+    for (signal, code) in [("SEGV", 139), ("RTMIN", 128 + libc::SIGRTMIN())] {
         let plain = crash(&[], signal);
         assert_eq!(plain, (Some(code), String::new()));
         assert_eq!(crash(&["--lazy"], signal), plain);
     }
+}
+
+/// The signals that are neither an order to the relay, nor of its own child, output, limits or terminal.
+fn of_server() -> impl Iterator<Item = i32> {
+    use libc::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGSTOP};
+    use libc::{SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGXFSZ};
+    let orders = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG];
+    let own = [SIGCHLD, SIGPIPE, SIGXFSZ];
+    let of_terminal = [SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU];
+    let all = (1..32).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    all.filter(move |it| ![&orders[..], &own, &of_terminal].concat().contains(it))
+}
+
+fn send(server: &Server, number: i32) {
+    // SAFETY: it takes numbers.
+    assert_eq!(unsafe { libc::kill(server.pid().as_raw(), number) }, 0);
+}
+
+#[test]
+fn a_relay_passes_on_every_signal_that_is_its_servers() {
+    let mut alive = Alive::new();
+    let numbers: Vec<_> = of_server().map(|it| it.to_string()).collect();
+    let script = format!(
+        "for s in {}; do trap \"echo $s >>log; printf . >&9\" $s; done; trap 'exit 0' TERM
+        printf . >&9; while :; do read never <&8; done",
+        numbers.join(" ")
+    );
+    let script = alive.script(&script);
+    let mut command = wrapped(&["--restart", "--grace", "40s", "sh", "-c", &script]);
+    let server = Server::start(command.env("HOME", alive.file("")), BOTH[0]);
+    alive.ready(1);
+    for number in of_server() {
+        send(&server, number);
+        alive.ready(1);
+    }
+    send(&server, libc::SIGXFSZ);
+    let log = std::fs::read_to_string(alive.file("log")).unwrap();
+    assert_eq!(log.lines().collect::<Vec<_>>(), numbers);
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.ended().0.code(), Some(0));
+}
+
+#[test]
+fn a_relay_without_a_server_lives_on_after_its_signals() {
+    let place = Place::new();
+    let mut session = place.session(&["--lazy"]);
+    // It is asleep, and hears signals.
+    session.call("ping", json!({}));
+    for number in of_server() {
+        send(&session.server, number);
+    }
+    session.call("ping", json!({}));
+    assert!(session.end().success());
 }

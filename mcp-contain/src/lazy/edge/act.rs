@@ -123,8 +123,7 @@ impl Edge {
             return ExitCode::from(125);
         }
         let status = self.last.filter(|_| self.exit == Some(Exit::AsServer));
-        let killed = self.killed.filter(|_| status.is_none());
-        let by_signal = killed.map(|signal| signal as i32);
+        let by_signal = self.killed.filter(|_| status.is_none());
         if let Some(number) = by_signal.or(status.and_then(signal_of)) {
             return sys::die_of(number);
         }

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 pub(super) use server::Shim;
@@ -50,7 +49,7 @@ pub(super) struct Edge {
     last: Option<ExitStatus>,
     exit: Option<Exit>,
     /// The signal that ends this process, if it arrived without a server.
-    killed: Option<Signal>,
+    killed: Option<i32>,
     flush: Option<Duration>,
     has_failed: bool,
     /// No server got the last of the host's input.

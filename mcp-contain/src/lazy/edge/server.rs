@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use mcp_guardian::sys::{ProcessState, see};
 use mcp_tree::inventory;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::libc::{SIGKILL, SIGTERM};
 
 use super::stream::{Buffer, Lines, Stream};
 use crate::lazy::decision::events::Work;
+use crate::sys;
 
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -50,7 +50,7 @@ pub(super) struct Server {
     pub(super) lingers: Option<Duration>,
     pub(super) is_muted: bool,
     /// The time and signal of its forced end after its input was closed. A shim acts earlier.
-    pub(super) overdue: Option<(Duration, Signal)>,
+    pub(super) overdue: Option<(Duration, i32)>,
 }
 
 impl Server {
@@ -87,7 +87,7 @@ impl Server {
         if self.ended.is_none() {
             let ended = self.shim.try_wait();
             // If another waiter reaped it, it counts as killed, which proves nothing.
-            self.ended = ended.unwrap_or(Some(ExitStatus::from_raw(Signal::SIGKILL as i32)));
+            self.ended = ended.unwrap_or(Some(ExitStatus::from_raw(SIGKILL)));
             self.lingers = self.ended.map(|_| until);
         }
     }
@@ -96,15 +96,14 @@ impl Server {
     /// its containers, may live although the output has ended.
     pub(super) fn is_proven(&self) -> bool {
         let code = self.ended.and_then(|status| status.code());
-        let was_killed =
-            self.ended.and_then(|status| status.signal()) == Some(Signal::SIGKILL as i32);
+        let was_killed = self.ended.and_then(|status| status.signal()) == Some(SIGKILL);
         self.is_silent && code != Some(UNPROVEN) && !was_killed
     }
 
     /// Signals its shim unless that was reaped: until then its pid is reserved.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, number: i32) {
         if self.ended.is_none() {
-            let _ = kill(Pid::from_raw(self.shim.id().cast_signed()), signal);
+            sys::send(self.shim.id(), number);
         }
     }
 
@@ -144,7 +143,7 @@ impl Server {
                 // It has closed it, so its shim sees no end of it.
                 None => grace,
             };
-            self.overdue = Some((now.saturating_add(wait), Signal::SIGTERM));
+            self.overdue = Some((now.saturating_add(wait), SIGTERM));
         }
     }
 
@@ -163,7 +162,7 @@ impl Server {
             .saturating_add(grace)
             .saturating_add(Duration::from_secs(4))
             .saturating_add(companion);
-        self.overdue = (signal == Signal::SIGTERM).then_some((forced, Signal::SIGKILL));
+        self.overdue = (signal == SIGTERM).then_some((forced, SIGKILL));
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -172,10 +171,10 @@ impl Server {
 }
 
 /// The exit code of a shim for a server that died of SIGKILL.
-const KILLED: i32 = 128 + Signal::SIGKILL as i32;
+const KILLED: i32 = 128 + SIGKILL;
 
 pub(super) fn signal_of(status: ExitStatus) -> Option<i32> {
-    let killed = (status.code() == Some(KILLED)).then_some(Signal::SIGKILL as i32);
+    let killed = (status.code() == Some(KILLED)).then_some(SIGKILL);
     status.signal().or(killed)
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
@@ -20,11 +21,13 @@ const LADDER: Duration = Duration::from_secs(3);
 /// The shortest suspend that counts.
 const SUSPEND: Duration = Duration::from_secs(2);
 
+/// Returns all signals but those that stop and continue a relay, and that of an output without readers.
 pub(crate) fn signals() -> SigSet {
-    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG, SIGUSR1, SIGUSR2};
-    SigSet::from_iter([
-        SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGURG, SIGUSR1, SIGUSR2,
-    ])
+    use Signal::{SIGCONT, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
+    let others = [SIGCONT, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU];
+    let mut signals = SigSet::all();
+    others.into_iter().for_each(|signal| signals.remove(signal));
+    signals
 }
 
 /// Returns how long the machine was suspended since it was started.
@@ -36,7 +39,7 @@ pub(super) fn suspended() -> Duration {
 
 /// A peer that has shut down its writing side; `nix` lacks this flag.
 fn half_close() -> PollFlags {
-    PollFlags::from_bits_retain(nix::libc::POLLRDHUP)
+    PollFlags::from_bits_retain(libc::POLLRDHUP)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +137,7 @@ impl Edge {
                 Of::Host => {
                     self.host = None;
                     self.deaf_host();
-                    self.asked_to_end(Signal::SIGTERM);
+                    self.asked_to_end(libc::SIGTERM);
                 }
                 Of::Watch if !self.watch.as_mut().is_some_and(Watch::has_changed) => {}
                 Of::Watch => self.decide(Event::Changed),
@@ -191,11 +194,8 @@ impl Edge {
     fn read_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
-            let Ok(signal) = Signal::try_from(number) else {
-                continue;
-            };
-            match signal {
-                Signal::SIGCHLD => {
+            match number {
+                libc::SIGCHLD => {
                     // The ladder of a guardian with a killed shim.
                     let ladder = self.policy.grace.saturating_mul(2).saturating_add(LADDER);
                     let until = self.now().saturating_add(ladder);
@@ -206,18 +206,22 @@ impl Edge {
                         }
                     }
                 }
-                Signal::SIGUSR1 | Signal::SIGUSR2 => {
+                libc::SIGURG => self.decide(Event::Restart),
+                libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM => {
+                    self.asked_to_end(number);
+                }
+                // This process's own limit.
+                libc::SIGXFSZ => {}
+                _ => {
                     if let Some(server) = &self.server {
-                        server.signal(signal);
+                        server.signal(number);
                     }
                 }
-                Signal::SIGURG => self.decide(Event::Restart),
-                _ => self.asked_to_end(signal),
             }
         }
     }
 
-    fn asked_to_end(&mut self, signal: Signal) {
+    fn asked_to_end(&mut self, signal: i32) {
         match &self.server {
             Some(server) => server.signal(signal),
             None => self.killed = self.killed.or(Some(signal)),
