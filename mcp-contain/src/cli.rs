@@ -70,14 +70,6 @@ pub(crate) fn program_at(words: &[String]) -> Option<usize> {
     }
 }
 
-/// Returns the name that a server gets by these words.
-pub(crate) fn name_in(words: &[String]) -> Option<String> {
-    match parse(words.iter().map(OsString::from)) {
-        Ok(Verb::Run(run)) => Some(run.name?.to_string_lossy().into_owned()),
-        _ => None,
-    }
-}
-
 /// Returns the verb that was probably meant by the name of a missing program.
 pub(crate) fn meant_verb(program: &OsStr) -> Option<String> {
     let word = program.to_str()?;

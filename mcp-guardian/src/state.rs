@@ -15,6 +15,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::geteuid;
 
+use crate::sys::may_write;
+
 /// Variable that names one directory to use instead of all others.
 const STATE: &str = "MCP_LIFECYCLE_STATE_DIR";
 
@@ -32,6 +34,17 @@ pub enum Refused {
 /// Returns every directory in which this user may have state, best first.
 pub fn candidates() -> Vec<PathBuf> {
     places(geteuid().as_raw(), |name| env::var_os(name))
+}
+
+/// Returns the candidates, if this user can have state in none of them. Creates nothing.
+pub fn refusal() -> Option<String> {
+    let is_usable = |path: &PathBuf| match open_own(path) {
+        Err(Refused::Missing) => path.parent().is_some_and(may_write),
+        found => found.is_ok() && may_write(path),
+    };
+    let all = candidates();
+    let names = || all.iter().map(|path| path.to_string_lossy());
+    (!all.iter().any(is_usable)).then(|| names().collect::<Vec<_>>().join(", "))
 }
 
 /// Lists the candidates. Without an override, only the last two depend on the environment. Pure.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mcp_guardian::{cgroup, hardened};
+use mcp_guardian::{cgroup, hardened, state};
 use mcp_lifecycle_core::launch::{Containment, Reach};
 use mcp_tree::Limits;
 use mcp_tree::inventory::{KnownServer, Unclaimed};
@@ -40,6 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         }),
         no_hardening: hardened::refusal(true, false),
         no_write_limit: hardened::refusal(false, true),
+        no_record: state::refusal(),
         sandboxes: sandboxes(),
     };
     let files = survey();
@@ -116,6 +117,7 @@ struct Machine {
     no_limit: [Option<String>; 3],
     no_hardening: Option<String>,
     no_write_limit: Option<String>,
+    no_record: Option<String>,
     sandboxes: Vec<&'static str>,
 }
 
@@ -153,6 +155,9 @@ impl Machine {
             true => "On this machine a server ends with its program, and so does everything that it has started.".to_owned(),
             false => format!("On this machine a part of a server may outlive its program: {why}."),
         }];
+        lines.extend(self.no_record.iter().map(|directories| {
+            format!("Servers are not recorded, so `ps`, `stop` and `reap` may not find them: no state can be kept in {directories}.")
+        }));
         if verbose {
             lines.push(format!("  held by {held}"));
             let [no_memory, no_pids, no_cpus] = &self.no_limit;
@@ -281,6 +286,7 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "no_cpus_limit": no_cpus_limit,
             "no_hardening": machine.no_hardening,
             "no_write_limit": machine.no_write_limit,
+            "no_record": machine.no_record,
         },
         "sandboxes": machine.sandboxes,
         "files": files.collect::<Vec<_>>(),

@@ -7,7 +7,6 @@ use mcp_tree::direct::package_of;
 use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer};
 use serde_json::{Value, json};
 
-use crate::cli;
 use crate::failure::Failure;
 pub(crate) use crate::show::out::Options;
 use crate::show::runner::is_runner;
@@ -32,7 +31,10 @@ pub(crate) fn look() -> Result<Inventory, Failure> {
 pub(crate) fn name_of(server: &KnownServer) -> String {
     // A process group is held by this program itself.
     let words = server.in_group.then(|| server.host_command_line());
-    let given = server.name.clone().or(cli::name_in(&words.unwrap_or_default()));
+    let given = server
+        .name
+        .clone()
+        .or(crate::options::name_in(&words.unwrap_or_default()));
     if let Some(given) = given {
         return name::plain(&given);
     }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Parser as _;
+
 #[cfg(target_os = "linux")]
 use crate::failure::Failure;
 
@@ -132,6 +134,14 @@ fn cpus(text: &str) -> Result<u64, &'static str> {
         Ok(number @ 0.01..=100_000.0) => Ok((number * 1000.0) as u64),
         _ => Err("a number of processors is at least 0.01"),
     }
+}
+
+/// Returns the name that a server gets by these words of this program.
+pub(crate) fn name_in(words: &[String]) -> Option<String> {
+    let (program, words) = words.split_first()?;
+    let words = words.strip_prefix(&["run".to_owned()]).unwrap_or(words);
+    let options = Options::try_parse_from([program].into_iter().chain(words));
+    Some(options.ok()?.name?.to_string_lossy().into_owned())
 }
 
 pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {

@@ -6,7 +6,9 @@ mod report;
 #[cfg(target_os = "linux")]
 mod writable;
 
+use std::io;
 use std::process::ExitCode;
+use std::sync::Once;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
@@ -68,6 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.limits.cpus = options.cpus;
     wrapper.hardened = options.hardened;
     wrapper.keep.clone_from(&options.keep);
+    wrapper.unrecorded = unrecorded;
     wrapper.in_foreground = options.in_foreground;
     wrapper.sigkill_as_code = options.sigkill_as_code;
     wrapper.require = match options.require {
@@ -94,6 +97,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         ExitStatus::Signal(number) => Ok(sys::die_of(number)),
         _ => Err(Failure::wrapper("the server's exit code is lost")),
     }
+}
+
+/// Reports once that a server has no record, also if its start is tried again.
+fn unrecorded(why: &io::Error) {
+    static REPORT: Once = Once::new();
+    let what = "the server is not recorded, so `ps`, `stop` and `reap` may not find it";
+    REPORT.call_once(|| Failure::wrapper(format_args!("{what}: {why}")).say());
 }
 
 /// Becomes the shim of the server. Returns where that has to be left to a process group.

@@ -1,12 +1,12 @@
 //! `doctor`: what is left, and who is wrapped.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 
-use crate::{PROGRAM, Place, ends, send};
+use crate::{PROGRAM, Place, ends, send, started};
 
 #[test]
 fn the_doctor_names_what_a_host_without_containment_has_left() {
@@ -144,6 +144,32 @@ fn the_doctor_lists_the_sandboxes_of_the_path() {
 #[test]
 fn the_doctor_leaves_nothing() {
     let place = Place::new("looked");
-    place.json(&["doctor", "--json"]);
+    let seen = place.json(&["doctor", "--json"]);
+    assert!(seen["containment"]["no_record"].is_null(), "{seen:#}");
     assert!(!place.directory.path().join("state").exists());
+}
+
+#[test]
+fn servers_without_a_record_are_said_to_be() {
+    let place = Place::new("unrecorded");
+    fs::write(place.directory.path().join("state"), "").unwrap();
+    // A shell runs it: it is started twice.
+    fs::write(place.script(), "echo ready\nread line\n").unwrap();
+    for options in [&[][..], &["--group"]] {
+        let mut command = place.command(PROGRAM);
+        command.stderr(Stdio::piped()).args(options);
+        let (mut host, stdout) = started(command.arg(place.script()));
+        drop(host.stdin.take());
+        ends(stdout);
+        host.wait().unwrap();
+        let mut said = String::new();
+        host.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said.lines().count(), 1, "{options:?}: {said}");
+        assert!(said.contains("not recorded"), "{options:?}: {said}");
+        assert!(said.contains("state: "), "{options:?}: {said}");
+    }
+    let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
+    assert!(text.contains("are not recorded"), "{text}");
+    let seen = place.json(&["doctor", "--json"]);
+    assert!(seen["containment"]["no_record"].is_string(), "{seen:#}");
 }

@@ -59,7 +59,6 @@ pub fn may_execute(path: &Path) -> bool {
 }
 
 /// Returns whether this process may write to the file, with its effective ids.
-#[cfg(target_os = "linux")]
 pub fn may_write(path: &Path) -> bool {
     may(path, AccessFlags::W_OK)
 }

@@ -101,7 +101,7 @@ pub(super) fn publish(
     text.extend(servers.iter().flat_map(|record| format::line(*record)));
     let text = text.as_slice();
     let name = format!("{:016x}", host.nonce());
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let mut last = io::Error::other("there is no directory for it");
     for path in directory::candidates() {
         if Some(path.as_path()) == except {
             continue;
@@ -130,7 +130,10 @@ pub(super) fn publish(
                 return Ok((file, directory));
             }
             Err(error) if sys::is_shortage(&error) => return Err(error),
-            Err(error) => last = error,
+            Err(error) => {
+                let why = format!("{}: {error}", path.display());
+                last = io::Error::new(error.kind(), why);
+            }
         }
         crate::logged!(
             warn,

@@ -28,16 +28,17 @@ pub struct WrapperLedger {
 
 impl WrapperLedger {
     /// Records that this server is about to start, in a cgroup of its own below this one, if any.
-    /// `None` where no ledger can be kept; fails if no descriptor or memory is available, or it must
-    /// be `exclusive`.
+    /// `None` where no ledger can be kept, which is reported; fails if no descriptor or memory is
+    /// available, or it must be `exclusive`.
     pub fn begin(
         server: &Cookie,
         cgroups: Option<&Path>,
         exclusive: Option<Exclusive>,
+        unrecorded: fn(&io::Error),
     ) -> io::Result<Option<Self>> {
         match Self::create(server, cgroups, exclusive) {
             Err(error) if sys::is_shortage(&error) || exclusive.is_some() => Err(error),
-            ledger => Ok(ledger.ok()),
+            ledger => Ok(ledger.inspect_err(unrecorded).ok()),
         }
     }
 

@@ -27,7 +27,7 @@ impl Wrapper {
             key,
             user: getppid().as_raw().unsigned_abs(),
         });
-        let begin = |identity| WrapperLedger::begin(identity, parent, exclusive);
+        let begin = |identity| WrapperLedger::begin(identity, parent, exclusive, self.unrecorded);
         let ledger = identity.map(begin).transpose();
         let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
         Ok(ledger.flatten())

@@ -37,7 +37,8 @@ impl Held {
         sys::close_all_but(kept.as_slice());
         let identity = new_identity()?;
         let command = wrapper.command(identity.as_ref())?;
-        let begin = |identity| orphans::WrapperLedger::begin(identity, None, None);
+        let begin =
+            |identity| orphans::WrapperLedger::begin(identity, None, None, wrapper.unrecorded);
         let ledger = identity.as_ref().map(begin).transpose();
         let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
         let log = wrapper.open_log().map_err(no_log)?;
