@@ -18,8 +18,8 @@ fn random_lines_go_both_ways_at_once_as_they_are() {
         let bytes = Chance::new().lines(LONG);
         let mut command = wrapped(&[option, "--grace", "20s", "cat"]);
         let mut back = there_and_back(&mut command, streams, &bytes);
-        if option == "--restart" && bytes.last() != Some(&b'\n') {
-            // A last line without an end gets one, for another server might follow.
+        if bytes.last() != Some(&b'\n') {
+            // A last line without an end gets one, for another may follow.
             assert_eq!(back.pop(), Some(b'\n'));
         }
         assert_eq!(back.len(), bytes.len(), "{option}");
@@ -46,6 +46,24 @@ fn a_line_of_single_bytes_comes_as_soon_as_it_is_whole() {
         }
         drop(stdin);
         assert!(server.ended().0.success());
+    }
+}
+
+#[test]
+fn a_line_of_the_relay_follows_no_unfinished_one() {
+    for option in ["--lazy", "--restart"] {
+        let asks = r#"read line; printf '{"jsonrpc":"2.0","id":7,"method":"ping"}\n{"half'; exit 3"#;
+        let mut command = wrapped(&[option, "sh", "-c", asks]);
+        let mut server = Server::start(&mut command, BOTH[0]);
+        let call = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#;
+        let stdin = server.stdin.as_mut().unwrap();
+        stdin.write_all(&[&call[..], b"\n"].concat()).unwrap();
+        let mut lines = BufReader::new(server.stdout.try_clone().unwrap()).lines();
+        let mut line = || lines.next().unwrap().unwrap();
+        assert!(line().contains("ping"));
+        assert_eq!(line(), "{\"half", "{option}");
+        let cancelled: serde_json::Value = serde_json::from_str(&line()).unwrap();
+        assert_eq!(cancelled["params"]["requestId"], 7, "{option}");
     }
 }
 

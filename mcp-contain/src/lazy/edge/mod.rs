@@ -167,11 +167,6 @@ impl Edge {
             let line = lines.front(len);
             let what = line::of_server(line, |id| self.relay.is_of_interest(id));
             self.decide(Event::Server(line, what));
-            // The successor's first line would complete it.
-            let has_successor = self.policy.restart || !self.relay.is_last();
-            if line.last() != Some(&b'\n') && has_successor {
-                self.to_host.push(b"\n");
-            }
             lines.buffer.consume(len);
             if let Some(server) = &mut self.server {
                 server.from_it = lines;

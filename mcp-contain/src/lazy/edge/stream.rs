@@ -176,13 +176,15 @@ impl Lines {
         self.searched > LINE_MAX
     }
 
-    /// Returns the length of the line at the front. At the end of the stream, the rest is one.
+    /// Returns the length of the line at the front. At the end of the stream, the rest is completed:
+    /// lines of the relay or of a successor may follow.
     pub(super) fn next(&mut self, is_end: bool) -> Option<usize> {
+        if is_end && self.buffer.bytes().last().is_some_and(|it| *it != b'\n') {
+            self.buffer.push(b"\n");
+        }
         let bytes = self.buffer.bytes();
         let unseen = bytes.get(self.searched..).unwrap_or_default();
-        let end = memchr::memchr(b'\n', unseen).map(|at| self.searched + at + 1);
-        let rest = Some(bytes.len()).filter(|len| is_end && *len > 0);
-        let line = end.or(rest);
+        let line = memchr::memchr(b'\n', unseen).map(|at| self.searched + at + 1);
         self.searched = line.map_or(bytes.len(), |_| 0);
         line
     }
@@ -209,7 +211,7 @@ mod tests {
                     lines.buffer.consume(len);
                 }
             }
-            let expected: Vec<_> = all.split_inclusive('\n').map(str::to_owned).collect();
+            let expected: Vec<_> = all.lines().map(|line| format!("{line}\n")).collect();
             prop_assert_eq!(seen, expected);
         }
     }
@@ -222,7 +224,7 @@ mod tests {
             lines.buffer.push(&[b'x'; ROOM]);
             assert_eq!(lines.next(false), None);
         }
-        assert_eq!(lines.next(true), Some(LINE_MAX + ROOM));
+        assert_eq!(lines.next(true), Some(LINE_MAX + ROOM + 1));
         lines.buffer.clear();
         assert!(lines.buffer.data.capacity() <= KEPT, "given back");
         lines.buffer.release();
