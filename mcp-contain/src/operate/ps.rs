@@ -8,6 +8,7 @@ use mcp_tree::inventory::{self, HostState, Inventory, KnownProcess, KnownServer}
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::options::name_in;
 pub(crate) use crate::show::out::Options;
 use crate::show::runner::is_runner;
 use crate::show::table::render;
@@ -31,11 +32,8 @@ pub(crate) fn look() -> Result<Inventory, Failure> {
 pub(crate) fn name_of(server: &KnownServer) -> String {
     // A process group is held by this program itself.
     let words = server.in_group.then(|| server.host_command_line());
-    let given = server
-        .name
-        .clone()
-        .or(crate::options::name_in(&words.unwrap_or_default()));
-    if let Some(given) = given {
+    let given = server.name.clone();
+    if let Some(given) = given.or_else(|| name_in(&words?)) {
         return name::plain(&given);
     }
     let leader = server.processes.iter();

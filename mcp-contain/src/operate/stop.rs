@@ -138,11 +138,8 @@ pub(super) fn find<'a>(
 /// Returns the processes that hold a server and no other one, also the one that its host has started.
 fn holders(server: &KnownServer) -> Vec<u32> {
     let wrapper = Some(server.host.pid).filter(|_| server.host.is_wrapper);
-    wrapper
-        .into_iter()
-        .chain(server.guardian)
-        .chain(relay::pid(server))
-        .collect()
+    let all = [wrapper, server.guardian, relay::pid(server)];
+    all.into_iter().flatten().collect()
 }
 
 /// Minimum number of digits of an ID, as `ps` shows.

@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser as _;
-
 #[cfg(target_os = "linux")]
 use crate::failure::Failure;
 
@@ -140,8 +138,9 @@ fn cpus(text: &str) -> Result<u64, &'static str> {
 pub(crate) fn name_in(words: &[String]) -> Option<String> {
     let (program, words) = words.split_first()?;
     let words = words.strip_prefix(&["run".to_owned()]).unwrap_or(words);
-    let options = Options::try_parse_from([program].into_iter().chain(words));
-    Some(options.ok()?.name?.to_string_lossy().into_owned())
+    let words = [program].into_iter().chain(words);
+    let options: Options = clap::Parser::try_parse_from(words).ok()?;
+    Some(options.name?.to_string_lossy().into_owned())
 }
 
 pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {

@@ -52,7 +52,8 @@ fn a_line_of_single_bytes_comes_as_soon_as_it_is_whole() {
 #[test]
 fn a_line_of_the_relay_follows_no_unfinished_one() {
     for option in ["--lazy", "--restart"] {
-        let asks = r#"read line; printf '{"jsonrpc":"2.0","id":7,"method":"ping"}\n{"half'; exit 3"#;
+        let asks =
+            r#"read line; printf '{"jsonrpc":"2.0","id":7,"method":"ping"}\n{"half'; exit 3"#;
         let mut command = wrapped(&[option, "sh", "-c", asks]);
         let mut server = Server::start(&mut command, BOTH[0]);
         let call = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#;

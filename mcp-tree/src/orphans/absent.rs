@@ -31,6 +31,7 @@ impl WrapperLedger {
         _: &crate::identity::Cookie,
         _: Option<&std::path::Path>,
         _: Option<()>,
+        _: bool,
         _: fn(&io::Error),
     ) -> io::Result<Option<Self>> {
         Ok(None)

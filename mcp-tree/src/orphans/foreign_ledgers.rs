@@ -171,6 +171,9 @@ fn remove(directory: &OwnedFd, name: &OsStr) {
 
 /// Finds the cgroup of a dead host's server; `None` if it is gone.
 pub(super) fn find_leaf(contents: &Contents, server: &Record) -> Result<Option<PathBuf>, String> {
+    if !server.in_cgroup {
+        return Err("it has neither a mark nor a cgroup to be found by".to_owned());
+    }
     let place = contents.cgroups.as_ref();
     let place = place.ok_or("its ledger does not say where its cgroup is")?;
     place.find(&cgroup::name(&contents.cookie(*server)))

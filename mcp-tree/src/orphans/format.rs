@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! mcp-lifecycle 2 PID START-TIME BOOT-ID NONCE PID-NAMESPACE CGROUP ROOT DEPTH DIRECTORY
-//! SERIAL PID START-TIME c [KEY USER] [g]
+//! SERIAL PID START-TIME c [KEY USER] [g] [u]
 //! ```
 //!
 //! CGROUP is the inode number of the cgroup above the servers' cgroups, and ROOT that of the top of
 //! the mount through which DIRECTORY leads to it, DEPTH parts further down. A host without cgroups
 //! has a `-` in place of the four. KEY and USER are those of an [exclusive](Exclusive) server. A
-//! server with a `g` is in a process group that a watcher ends.
+//! server with a `g` is in a process group that a watcher ends; one with a `u` has no mark.
 //!
 //! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
 //! command, argument or environment. Further words of a line are a later version's, to be ignored.
@@ -47,6 +47,7 @@ pub(super) struct Record {
     pub(super) process: Option<(u32, u64)>,
     pub(super) in_cgroup: bool,
     pub(super) in_group: bool,
+    pub(super) is_unmarked: bool,
     pub(super) exclusive: Option<Exclusive>,
 }
 
@@ -84,8 +85,9 @@ pub(super) fn line(record: Option<Record>) -> [u8; LINE] {
             .exclusive
             .map_or_else(String::new, |it| format!(" {:08x} {}", it.key, it.user));
         let group = if record.in_group { " g" } else { "" };
+        let mark = if record.is_unmarked { " u" } else { "" };
         format!(
-            "{:016x} {pid} {start_time} {kind}{exclusive}{group}",
+            "{:016x} {pid} {start_time} {kind}{exclusive}{group}{mark}",
             record.serial
         )
     });
@@ -159,6 +161,7 @@ fn record(line: &str) -> Option<Record> {
         process,
         in_cgroup,
         in_group: more.contains(&"g"),
+        is_unmarked: more.contains(&"u"),
         exclusive: key.zip(user).map(|(key, user)| Exclusive { key, user }),
     })
 }
@@ -216,18 +219,20 @@ mod tests {
         let record = (
             any::<u64>(),
             process,
-            any::<bool>(),
-            any::<bool>(),
+            any::<[bool; 3]>(),
             proptest::option::of(exclusive),
         );
         proptest::collection::vec(
-            record.prop_map(|(serial, process, in_cgroup, in_group, exclusive)| Record {
-                serial,
-                process,
-                in_cgroup,
-                in_group,
-                exclusive,
-            }),
+            record.prop_map(
+                |(serial, process, [in_cgroup, in_group, is_unmarked], exclusive)| Record {
+                    serial,
+                    process,
+                    in_cgroup,
+                    in_group,
+                    is_unmarked,
+                    exclusive,
+                },
+            ),
             0..20,
         )
     }

@@ -123,7 +123,8 @@ fn recorded(
     // Pids of another namespace mean other processes here.
     let process = record.process.filter(|_| is_numbered);
     let leaf = || foreign_ledgers::find_leaf(contents, record);
-    let (leaf, unfound) = match record.in_cgroup.then(leaf).transpose() {
+    let is_lost = record.is_unmarked && state == HostState::Dead;
+    let (leaf, unfound) = match (record.in_cgroup || is_lost).then(leaf).transpose() {
         Ok(leaf) => (leaf.flatten(), None),
         Err(why) => (None, Some(why)),
     };

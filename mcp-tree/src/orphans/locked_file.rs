@@ -130,10 +130,7 @@ pub(super) fn publish(
                 return Ok((file, directory));
             }
             Err(error) if sys::is_shortage(&error) => return Err(error),
-            Err(error) => {
-                let why = format!("{}: {error}", path.display());
-                last = io::Error::new(error.kind(), why);
-            }
+            Err(error) => last = io::Error::other(format!("{}: {error}", path.display())),
         }
         crate::logged!(
             warn,

@@ -113,7 +113,7 @@ fn kill_inside(
     };
     let servers = contents.servers.iter();
     servers
-        .map(|server| server.in_cgroup.then(|| kill(server)))
+        .map(|server| (server.in_cgroup || server.is_unmarked).then(|| kill(server)))
         .collect()
 }
 

@@ -34,29 +34,27 @@ impl WrapperLedger {
         server: &Cookie,
         cgroups: Option<&Path>,
         exclusive: Option<Exclusive>,
+        is_unmarked: bool,
         unrecorded: fn(&io::Error),
     ) -> io::Result<Option<Self>> {
-        match Self::create(server, cgroups, exclusive) {
+        let record = Record {
+            serial: server.serial(),
+            in_cgroup: cgroups.is_some(),
+            is_unmarked,
+            exclusive,
+            ..Record::default()
+        };
+        match Self::create(record, cgroups) {
             Err(error) if sys::is_shortage(&error) || exclusive.is_some() => Err(error),
             ledger => Ok(ledger.inspect_err(unrecorded).ok()),
         }
     }
 
-    fn create(
-        server: &Cookie,
-        cgroups: Option<&Path>,
-        exclusive: Option<Exclusive>,
-    ) -> io::Result<Self> {
+    fn create(record: Record, cgroups: Option<&Path>) -> io::Result<Self> {
         let host = identity::this_host()?;
         // The rest of `Visibility` is not read: each look into `/proc` delays the start.
         let parent = cgroups.ok_or_else(|| io::ErrorKind::NotFound.into());
         let title = title(host, sys::own_namespace()?, parent)?;
-        let record = Record {
-            serial: server.serial(),
-            in_cgroup: cgroups.is_some(),
-            exclusive,
-            ..Record::default()
-        };
         let (file, directory) = publish(host, None, &title, &[Some(record)])?;
         let name = file.path.file_name().unwrap_or_default();
         let name = CString::new(name.as_bytes())?;

@@ -101,8 +101,7 @@ pub struct Wrapper {
     /// have ended. The guardian waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the
     /// grace and 15 s, and has no proof of the end without it.
     pub companion: Option<Arc<OwnedFd>>,
-    /// Receives why the server has no record, by which a search for orphans would find it. Does
-    /// nothing by default.
+    /// Receives why the server has no record for a search for orphans. Does nothing by default.
     pub unrecorded: fn(&io::Error),
     /// The server's `argv[0]`; by default the program.
     arg0: Option<OsString>,

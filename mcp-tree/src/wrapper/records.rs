@@ -27,7 +27,8 @@ impl Wrapper {
             key,
             user: getppid().as_raw().unsigned_abs(),
         });
-        let begin = |identity| WrapperLedger::begin(identity, parent, exclusive, self.unrecorded);
+        let (bare, unrecorded) = (!self.mark, self.unrecorded);
+        let begin = |it| WrapperLedger::begin(it, parent, exclusive, bare, unrecorded);
         let ledger = identity.map(begin).transpose();
         let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
         Ok(ledger.flatten())

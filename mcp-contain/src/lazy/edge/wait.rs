@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::libc::{POLLRDHUP, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGURG, SIGXFSZ};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
@@ -39,7 +39,7 @@ pub(super) fn suspended() -> Duration {
 
 /// A peer that has shut down its writing side; `nix` lacks this flag.
 fn half_close() -> PollFlags {
-    PollFlags::from_bits_retain(libc::POLLRDHUP)
+    PollFlags::from_bits_retain(POLLRDHUP)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +137,7 @@ impl Edge {
                 Of::Host => {
                     self.host = None;
                     self.deaf_host();
-                    self.asked_to_end(libc::SIGTERM);
+                    self.asked_to_end(SIGTERM);
                 }
                 Of::Watch if !self.watch.as_mut().is_some_and(Watch::has_changed) => {}
                 Of::Watch => self.decide(Event::Changed),
@@ -195,7 +195,7 @@ impl Edge {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
             match number {
-                libc::SIGCHLD => {
+                SIGCHLD => {
                     // The ladder of a guardian with a killed shim.
                     let ladder = self.policy.grace.saturating_mul(2).saturating_add(LADDER);
                     let until = self.now().saturating_add(ladder);
@@ -206,17 +206,11 @@ impl Edge {
                         }
                     }
                 }
-                libc::SIGURG => self.decide(Event::Restart),
-                libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM => {
-                    self.asked_to_end(number);
-                }
+                SIGURG => self.decide(Event::Restart),
+                SIGHUP | SIGINT | SIGQUIT | SIGTERM => self.asked_to_end(number),
                 // This process's own limit.
-                libc::SIGXFSZ => {}
-                _ => {
-                    if let Some(server) = &self.server {
-                        server.signal(number);
-                    }
-                }
+                SIGXFSZ => {}
+                _ => self.server.iter().for_each(|it| it.signal(number)),
             }
         }
     }

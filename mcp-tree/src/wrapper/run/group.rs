@@ -37,8 +37,8 @@ impl Held {
         sys::close_all_but(kept.as_slice());
         let identity = new_identity()?;
         let command = wrapper.command(identity.as_ref())?;
-        let begin =
-            |identity| orphans::WrapperLedger::begin(identity, None, None, wrapper.unrecorded);
+        let unrecorded = wrapper.unrecorded;
+        let begin = |it| orphans::WrapperLedger::begin(it, None, None, false, unrecorded);
         let ledger = identity.as_ref().map(begin).transpose();
         let ledger = ledger.map_err(|error| short_of(error, orphans::UNRECORDED))?;
         let log = wrapper.open_log().map_err(no_log)?;
