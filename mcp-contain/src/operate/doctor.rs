@@ -32,14 +32,19 @@ pub(crate) struct Options {
 /// Changes nothing, except that ledgers of an earlier boot are removed as always.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
+    let [no_memory, no_pids, no_cpus] = limits().map(|limits| {
+        let refused = cgroup::parent_with(&limits).err();
+        refused.map(|why| format!("{why}{}", elsewhere(env::var_os("XDG_RUNTIME_DIR"))))
+    });
     let machine = Machine {
         containment: mcp_tree::containment(),
-        no_limit: limits().map(|limits| {
-            let refused = cgroup::parent_with(&limits).err();
-            refused.map(|why| format!("{why}{}", elsewhere(env::var_os("XDG_RUNTIME_DIR"))))
-        }),
-        no_hardening: hardened::refusal(true, false),
-        no_write_limit: hardened::refusal(false, true),
+        refused: [
+            ("--memory", "no_memory_limit", no_memory),
+            ("--pids", "no_pids_limit", no_pids),
+            ("--cpus", "no_cpus_limit", no_cpus),
+            ("--hardened", "no_hardening", hardened::refusal(true, false)),
+            ("--write", "no_write_limit", hardened::refusal(false, true)),
+        ],
         no_record: state::refusal(),
         sandboxes: sandboxes(),
     };
@@ -113,10 +118,8 @@ fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memo
 
 struct Machine {
     containment: Containment,
-    /// The reasons why `--memory`, `--pids` and `--cpus` are refused.
-    no_limit: [Option<String>; 3],
-    no_hardening: Option<String>,
-    no_write_limit: Option<String>,
+    /// The options with their keys, and why they are refused.
+    refused: [(&'static str, &'static str, Option<String>); 5],
     no_record: Option<String>,
     sandboxes: Vec<&'static str>,
 }
@@ -160,16 +163,9 @@ impl Machine {
         }));
         if verbose {
             lines.push(format!("  held by {held}"));
-            let [no_memory, no_pids, no_cpus] = &self.no_limit;
-            let options = [
-                ("--memory", no_memory),
-                ("--pids", no_pids),
-                ("--cpus", no_cpus),
-                ("--hardened", &self.no_hardening),
-                ("--write", &self.no_write_limit),
-            ];
             let here = "for a server that is started from here";
-            lines.extend(options.map(|(option, why_not)| match why_not {
+            let options = self.refused.iter();
+            lines.extend(options.map(|(option, _, why_not)| match why_not {
                 None => format!("  `{option}` works {here}"),
                 Some(why) => format!("  `{option}` does not work {here}: {why}"),
             }));
@@ -245,7 +241,6 @@ fn file_lines(file: &Survey) -> Vec<String> {
 
 fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
     let containment = &machine.containment;
-    let [no_memory_limit, no_pids_limit, no_cpus_limit] = &machine.no_limit;
     let unclaimed = leak.unclaimed.iter().map(|(name, it)| {
         json!({
             "name": name,
@@ -266,7 +261,7 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "error": file.servers.as_ref().err(),
         })
     });
-    json!({
+    let mut json = json!({
         "schema": "mcp-contain/doctor/1",
         "summary": leak.sentence(),
         "left": {
@@ -281,16 +276,15 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
             "mechanism": containment.mechanism,
             "says": containment.to_string(),
             "fallback": containment.fallback,
-            "no_memory_limit": no_memory_limit,
-            "no_pids_limit": no_pids_limit,
-            "no_cpus_limit": no_cpus_limit,
-            "no_hardening": machine.no_hardening,
-            "no_write_limit": machine.no_write_limit,
             "no_record": machine.no_record,
         },
         "sandboxes": machine.sandboxes,
         "files": files.collect::<Vec<_>>(),
-    })
+    });
+    for (_, key, why) in &machine.refused {
+        json["containment"][key] = json!(why);
+    }
+    json
 }
 
 #[cfg(test)]
