@@ -27,17 +27,14 @@ pub(crate) fn die_of(number: i32) -> ExitCode {
     // SAFETY: no handler is replaced that anything relies on: this process ends.
     unsafe { libc::signal(number, libc::SIG_DFL) };
     let _ = SigSet::all().thread_unblock();
-    // SAFETY: it takes a number, since `nix` has no names for real-time signals; an invalid one is
-    // an error.
-    let _ = unsafe { libc::raise(number) };
+    send(std::process::id(), number);
     ExitCode::from(u8::try_from(128 + number).unwrap_or(125))
 }
 
-/// Sends a signal of any number to a child that is not reaped.
-#[cfg(target_os = "linux")]
-pub(crate) fn send(child: u32, number: i32) {
-    // SAFETY: it takes numbers.
-    let _ = unsafe { libc::kill(child.cast_signed(), number) };
+/// Sends a signal to this process or to a child that is not reaped.
+pub(crate) fn send(pid: u32, number: i32) {
+    // SAFETY: it takes numbers, since `nix` has no names for real-time signals.
+    let _ = unsafe { libc::kill(pid.cast_signed(), number) };
 }
 
 /// Duplicates the descriptor of this number, if it is open.

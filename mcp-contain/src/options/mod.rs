@@ -135,6 +135,7 @@ fn cpus(text: &str) -> Result<u64, &'static str> {
 }
 
 /// Returns the name that a server gets by these words of this program.
+#[cfg(target_os = "linux")]
 pub(crate) fn name_in(words: &[String]) -> Option<String> {
     let (program, words) = words.split_first()?;
     let words = words.strip_prefix(&["run".to_owned()]).unwrap_or(words);

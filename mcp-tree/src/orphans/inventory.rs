@@ -75,14 +75,10 @@ pub fn inventory() -> io::Result<Inventory> {
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);
             let is_shim = processes::try_is_guardian(host.pid);
-            let words = match is_shim {
-                Ok(true) => server.host_command_line(),
-                _ => Vec::new(),
-            };
-            let has_companion = match is_shim {
-                Ok(is_shim) => is_shim && shim::may_have_companion(&words),
-                Err(_) => true,
-            };
+            let has_words = matches!(is_shim, Ok(true)).then(|| server.host_command_line());
+            let words = has_words.unwrap_or_default();
+            let may_have = |is_shim: &bool| *is_shim && shim::may_have_companion(&words);
+            let has_companion = is_shim.as_ref().map_or(true, may_have);
             // If it ended meanwhile, what was read of it proves nothing.
             if living_host(server).is_some() {
                 server.name = shim::name_in(&words);

@@ -123,8 +123,7 @@ impl Edge {
             return ExitCode::from(125);
         }
         let status = self.last.filter(|_| self.exit == Some(Exit::AsServer));
-        let by_signal = self.killed.filter(|_| status.is_none());
-        if let Some(number) = by_signal.or(status.and_then(signal_of)) {
+        if let Some(number) = status.map_or(self.killed, signal_of) {
             return sys::die_of(number);
         }
         if self.exit == Some(Exit::OtherVersion) {
