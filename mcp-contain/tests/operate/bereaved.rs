@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::unproven::{as_nobody, give_to_nobody, is_root};
-use crate::{DEADLINE, PROGRAM, Place, ends, send};
+use crate::{DEADLINE, PROGRAM, Place, ends, send, started};
 
 /// One of these tests at a time: of a companion whose shim and guardian have gone, nobody can tell whose it was.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -205,4 +205,25 @@ fn root_has_no_proof_that_another_users_containers_have_gone() {
     assert!(why.contains("another user's to look for"), "{why}");
     ends(stdout);
     shim.wait().unwrap();
+}
+
+#[test]
+fn a_group_has_no_proof_while_its_companion_is_at_work() {
+    let _alone = alone();
+    let place = Place::new("grouped-engine");
+    copies::script(&place.script(), SERVER, 0o755).unwrap();
+    fs::write(place.directory.path().join("ask"), ASK).unwrap();
+    let (engine, created) = mute_engine(&place);
+    let mut command = place.command(PROGRAM);
+    command.env("DOCKER_HOST", format!("unix://{}", engine.display()));
+    command.args(["--group", "--containers", "--grace=60s"]);
+    let (mut host, stdout) = started(command.arg(place.script()));
+    created.recv_timeout(DEADLINE).expect("a create");
+    let companion = companion(&place);
+    let stopped = stop(&place);
+    send(Signal::SIGKILL, companion);
+    let why = is_not_proven(&stopped);
+    assert!(why.contains("its containers may live"), "{why}");
+    ends(stdout);
+    host.wait().unwrap();
 }

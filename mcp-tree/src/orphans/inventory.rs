@@ -78,7 +78,7 @@ pub fn inventory() -> io::Result<Inventory> {
             let has_words = matches!(is_shim, Ok(true)).then(|| server.host_command_line());
             let words = has_words.unwrap_or_default();
             let may_have = |is_shim: &bool| *is_shim && shim::may_have_companion(&words);
-            let has_companion = is_shim.as_ref().map_or(true, may_have);
+            let has_companion = server.in_group || is_shim.as_ref().map_or(true, may_have);
             // If it ended meanwhile, what was read of it proves nothing.
             if living_host(server).is_some() {
                 server.name = shim::name_in(&words);

@@ -45,6 +45,9 @@ pub(super) fn hold(server: &KnownServer) -> Option<Before> {
     }
     let keepers: Vec<_> = keepers(server).filter_map(owner).collect();
     let companion = inventory::companion(server, containers::ROLE);
+    if server.in_group && matches!(companion, Ok(None)) {
+        return None;
+    }
     let may_be_any = companion.is_err();
     let companion = companion.ok().flatten().map(|it| it.pid);
     let shim = Some(host.pid).filter(|_| lives && host.is_wrapper);
