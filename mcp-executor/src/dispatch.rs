@@ -6,14 +6,13 @@ use mcp_lifecycle_core::terminate::EndReason;
 use serde_json::json;
 
 use self::handlers::{Handled, answer, internal, known, later, read, signal, terminate, write};
-use super::Shared;
 use super::audit::excerpt;
 use super::host::environment_info;
 use super::limits::WAITING_EACH;
-use super::metadata;
 use super::quota::Grant;
 use super::session::Session;
 use super::start::start;
+use super::{Shared, metadata};
 use crate::protocol::extension::{AckParams, SurvivorsResult};
 use crate::protocol::process::{ProcessParams, WriteResult, WriteStatus};
 use crate::protocol::{MalformedMessage, Params, RequestId, RpcError, code, encode_error, method};

@@ -12,14 +12,12 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::doubts::until_gone;
-use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
 use super::pump::pump;
 use super::quota::Grant;
-use super::restrictions;
 use super::session::{Process, Session, Slot};
+use super::{Shared, environment, restrictions};
 use crate::protocol::process::{ProcessParams, StartParams, StartResult, Stream};
 use crate::protocol::{
     Params, RequestId, RpcError, code, encode_error, encode_result, path_from_wire,

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use crate::adopted::{Scene, Whose};
-use crate::cgroup;
 use crate::identity::{self, Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;
-use crate::program;
 use crate::sys::{self, ProcessState, Seen};
+use crate::{cgroup, program};
 
 /// A server to look for, and the time before its start.
 type Wanted<'a> = (&'a Cookie, u64);

@@ -1,8 +1,7 @@
 //! A guardian for a command that is started through process-wrap.
 
-use std::io;
-use std::mem;
 use std::process::{Command, ExitStatus};
+use std::{io, mem};
 #[cfg(feature = "process-wrap-tokio")]
 use std::{pin::Pin, sync::Arc};
 

@@ -3,12 +3,11 @@
 //! The census counts a whole process, a launcher may keep state in it, and what hangs or
 //! aborts takes it along. So each cell has one of its own.
 
-use std::env;
 use std::io::{self, Read, Seek};
 use std::process::{self, Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use crate::deadline::Watchdog;
 use crate::experiments::{self, Experiment};

@@ -8,10 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
-use std::fs;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// The things that this process holds on to at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! The command by which a launcher runs the fixture.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 #[cfg(windows)]
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder};
 

@@ -3,12 +3,10 @@
 //! A work tree may lie in a directory that only its owner may enter, such as root's home.
 //! Nobody else can run what was built there.
 
-use std::env;
-use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, fs, io};
 
 use tempfile::TempDir;
 

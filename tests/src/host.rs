@@ -3,14 +3,13 @@
 //! A launcher cannot cross an exec, so a host is this very program once more, and makes
 //! a launcher of its own.
 
-use std::env;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::process::{self, Child, ExitCode, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use serde_json::{Value, json};

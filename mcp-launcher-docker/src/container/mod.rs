@@ -26,8 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use drain::Signals;
 pub(crate) use launch::{Job, LATE_CREATE, launch, prepare};
-pub(crate) use remove::Unfinished;
-pub(crate) use remove::remove_until_absent;
+pub(crate) use remove::{Unfinished, remove_until_absent};
 pub(crate) use terminator::semantics;
 
 use crate::engine::Engine;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use bollard::BollardRequest;
 use bollard::auth::DockerCredentials;
-use docker_credential::CredentialRetrievalError as Problem;
 use docker_credential::DockerCredential::{IdentityToken, UsernamePassword};
-use docker_credential::get_credential_from_reader;
+use docker_credential::{CredentialRetrievalError as Problem, get_credential_from_reader};
 use hyper::header::HeaderValue;
 use mcp_lifecycle_core::backend::program;
 use serde_json::Value;

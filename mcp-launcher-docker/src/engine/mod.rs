@@ -115,8 +115,7 @@ impl Engine {
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
-    use std::sync::Mutex;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use tokio::sync::mpsc as events;
     use tokio::time::{advance, pause, resume};

@@ -1,8 +1,8 @@
-use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
-use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, Gone, RemnantKind, StepError};
+use mcp_lifecycle_core::launch::{
+    Containment, ErrorChain, ExitStatus, Gone, Reach, Remnant, RemnantKind, StepError,
+};
 
-use crate::wire::protocol::extension::GoneNotification;
-use crate::wire::protocol::extension::{WireContainment, WireRemnant};
+use crate::wire::protocol::extension::{GoneNotification, WireContainment, WireRemnant};
 
 pub fn remnant(wire: WireRemnant) -> Remnant {
     match wire.kind.as_str() {

@@ -12,11 +12,10 @@ use mcp_lifecycle_core::launch::{
 use crate::cluster::{Cluster, Source, Watcher};
 use crate::control::CONTROL;
 use crate::error::{Case, ClusterError};
-use crate::labels;
 use crate::lease::{self, Leases};
 use crate::options::{Defaults, Init, Owner, PodOptions, plan};
-use crate::orphans;
 use crate::pod::{self, Job};
+use crate::{labels, orphans};
 
 const NAME: &str = "kubernetes";
 

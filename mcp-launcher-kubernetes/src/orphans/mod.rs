@@ -18,8 +18,7 @@ use crate::error::{ClusterError, Meaning};
 use crate::facts::Facts;
 use crate::labels;
 use crate::pod::{remove_secret, until_end};
-use verdict::silent;
-use verdict::{Seen, owner};
+use verdict::{Seen, owner, silent};
 
 const AT_ONCE: usize = 16;
 

@@ -1,11 +1,10 @@
 //! Starts a server as the leader of a process group.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 

@@ -7,9 +7,8 @@ use rmcp::model::{
 use rmcp::service::{RoleClient, ServiceError};
 
 use super::call::{self, Called};
-use super::elicitation;
 use super::session::Session;
-use super::{CallError, CallOptions};
+use super::{CallError, CallOptions, elicitation};
 use crate::launch::macros::debug_fields;
 
 /// Makes calls to a server without owning it.

@@ -1,8 +1,7 @@
 //! Companions: that of one server, and those that outlived both shim and guardian of theirs.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::{fs, io};
 
 use super::input;
 use super::inventory::{command_line, try_see};

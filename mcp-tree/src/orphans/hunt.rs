@@ -3,10 +3,9 @@
 //! A [`Judge`] finds the processes; this module holds and signals them.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use super::verdict::Process;
 use crate::sys::{self, Pid};

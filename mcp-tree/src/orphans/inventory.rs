@@ -1,16 +1,14 @@
 //! Lists the servers that run, for administration tools.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::{fs, io};
 
-use super::directory;
 use super::foreign_ledgers::{self, Ledgers};
 use super::format::{Contents, Record};
 use super::known::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
 use super::members::theirs;
-use super::processes;
 use super::visibility::Visibility;
+use super::{directory, processes};
 use crate::answers;
 use crate::identity::Cookie;
 use crate::program::shim;

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use super::hunt::{Judge, Look, Signalled};
 use super::known::KnownServer;
-use super::processes;
 use super::verdict::{Mark, Process, Scene, may_be_of};
-use super::visibility;
+use super::{processes, visibility};
 use crate::cgroup::Leaf;
 use crate::patience::Patience;
 use crate::sys;

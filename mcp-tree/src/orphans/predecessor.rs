@@ -1,8 +1,7 @@
 //! Waits for the dying predecessors of an exclusive server.
 
-use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use super::directory;
 use super::foreign_ledgers::Ledgers;

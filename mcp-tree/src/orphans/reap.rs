@@ -4,14 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::directory;
 use super::foreign_ledgers::{self, DeadLedger, Ledgers};
 use super::format::{Contents, Record};
-use super::processes;
 use super::search::{Search, kill_or_wake};
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{DeadHost, Hosts, Mark, Process, may_be_of};
 use super::visibility::{self, Visibility};
+use super::{directory, processes};
 use crate::cgroup::Leaf;
 use crate::identity;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};

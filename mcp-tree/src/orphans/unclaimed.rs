@@ -1,18 +1,16 @@
 //! Processes that no host claims: the remains of hosts without containment.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
+use std::{fs, io};
 
 use super::hunt::{Judge, Look, Signalled, key};
-use super::input;
 use super::inventory::see;
 use super::known::{KnownProcess, Unclaimed};
 use super::members::is_unchanged;
-use super::processes;
 use super::verdict::{Mark, Process, Scene};
+use super::{input, processes};
 use crate::sys;
 
 /// Lists processes that no host claims. Their purpose is not known: no launcher ends them.

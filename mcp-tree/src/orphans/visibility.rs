@@ -1,7 +1,6 @@
 //! The processes of the machine that are visible to this process.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 
 use crate::sys::{self, FIRST_NAMESPACE, OTHER_PROC};
 

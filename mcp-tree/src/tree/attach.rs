@@ -8,10 +8,9 @@ use super::start::{Place, UNDO_LIMIT};
 use super::{Options, Tree};
 use crate::cgroup::Leaf;
 use crate::command::new_identity;
-use crate::identity;
 use crate::plan::Plan;
 use crate::program::Attached;
-use crate::sys;
+use crate::{identity, sys};
 
 /// A guardian that starts with the next start of a command.
 ///

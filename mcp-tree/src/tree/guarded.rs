@@ -1,10 +1,9 @@
 //! The state of one tree behind its guardian, and the primitives that end it.
 
-use std::fmt;
-use std::io;
 use std::process::ExitStatus;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use mcp_lifecycle_core::launch::{Containment, ServerIdentity};
 use mcp_lifecycle_core::lock::Lock;

@@ -7,9 +7,8 @@
 //! end at the time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::mem;
 use std::sync::Arc;
+use std::{io, mem};
 
 use mcp_lifecycle_core::launch::Remnant;
 use mcp_lifecycle_core::lock::Lock;

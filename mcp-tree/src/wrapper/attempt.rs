@@ -1,14 +1,13 @@
 //! One start of a wrapped server under a guardian, and the exec of its shim.
 
 use std::convert::Infallible;
-use std::env;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
+use std::{env, io};
 
 use mcp_lifecycle_core::TerminationPolicy;
 use mcp_lifecycle_core::launch::LaunchErrorKind;

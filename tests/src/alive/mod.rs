@@ -16,9 +16,8 @@ mod conn;
 mod listener;
 mod stream;
 
-use std::fmt;
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
 
 use thiserror::Error;
 

@@ -4,11 +4,10 @@ use mcp_lifecycle_core::launch::{BoxRead, ServerIdentity};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 
-use crate::births;
-use crate::contract;
 use crate::failure::{Check, Failure, ensure};
 use crate::program::shapes::{ON_STDERR, WHEN_ASKED};
 use crate::stage::Stage;
+use crate::{births, contract};
 
 /// Words that a shell, or a launcher that joins them, would change.
 const WORDS: [&str; 8] = [

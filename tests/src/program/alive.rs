@@ -7,15 +7,13 @@
 //! ours, and `step`, which releases one step of whatever the fixture would
 //! otherwise have to pace by sleeping.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, process, thread};
 #[cfg(unix)]
 use std::{
     fs::File,

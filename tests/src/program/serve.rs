@@ -2,10 +2,10 @@
 //! chances to misbehave.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs::File, thread};
+use std::{process, thread};
 
 use serde_json::Value;
 

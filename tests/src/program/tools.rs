@@ -1,9 +1,8 @@
 //! The tools that every shape offers.
 
 use std::io::{self, Write};
-use std::process;
 use std::sync::PoisonError;
-use std::thread;
+use std::{process, thread};
 
 use serde_json::{Value, json};
 

@@ -12,8 +12,7 @@ use thiserror::Error;
 
 pub use counted::Counted;
 pub use lines::LineLink;
-pub use websocket::WebSocketLink;
-pub use websocket::config as websocket_config;
+pub use websocket::{WebSocketLink, config as websocket_config};
 
 /// Queued bytes at which a link's owner stops sending.
 pub const HIGH_WATER: usize = 256 * 1024;

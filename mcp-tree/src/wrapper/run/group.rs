@@ -1,11 +1,10 @@
 //! A process group of a server.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::process;
 use std::time::Duration;
+use std::{io, process};
 
 use mcp_guardian::exit::ExitStatus;
 use mcp_guardian::group::Group;

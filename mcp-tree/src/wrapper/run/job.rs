@@ -1,9 +1,8 @@
 //! The job object of a server, which this process alone holds: the kernel ends the server with it.
 
-use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use mcp_guardian::exit::ExitStatus;
 use mcp_guardian::sys::{self, Heard, InputState, Job, Parent, Process, Wait};

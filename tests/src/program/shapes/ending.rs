@@ -1,8 +1,7 @@
 //! Servers that end too early, too late, or never.
 
 use std::io::{self, Write};
-use std::process;
-use std::thread;
+use std::{process, thread};
 
 use crate::program::Context;
 use crate::program::args::Stage;

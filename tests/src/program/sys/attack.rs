@@ -1,11 +1,10 @@
 //! The system calls of the soak's acts.
 
 use std::convert::Infallible;
-use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use nix::libc;
 use nix::unistd::{Gid, Uid, getppid, setgid, setuid};

@@ -17,8 +17,7 @@ use super::effect::*;
 use super::settings::{Demand, Limits, SlotSettings};
 use super::table::Table;
 use crate::fleet::engine::record::Failure;
-use crate::fleet::restart::RestartPolicy;
-use crate::fleet::restart::Time;
+use crate::fleet::restart::{RestartPolicy, Time};
 use crate::fleet::{FleetOptions, Sharing};
 use crate::terminate::report::EndReason;
 
