@@ -4,7 +4,7 @@ use mcp_guardian::identity::VARIABLE;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::fields::{Fields, text};
-use super::route::Kind;
+use super::route::{Kind, segments};
 use crate::labels::Mark;
 use crate::wrapper::ReapPolicy;
 
@@ -122,14 +122,7 @@ fn replace_socket(host: &mut Fields, from: &str, to: &str) {
 /// Returns whether both names lead to the same file: `/var/run` is `/run` on today's systems.
 fn is_socket(path: &str, socket: &str) -> bool {
     fn plain(path: &str) -> Option<Vec<&str>> {
-        let mut parts = Vec::new();
-        for part in path.strip_prefix('/')?.split('/') {
-            match part {
-                "" | "." => {}
-                ".." => drop(parts.pop()),
-                part => parts.push(part),
-            }
-        }
+        let mut parts = segments(path.strip_prefix('/')?);
         if parts.starts_with(&["var", "run"]) {
             parts.remove(0);
         }

@@ -75,7 +75,7 @@ fn is_set(target: &Uri, flag: &str, default: bool) -> bool {
 }
 
 /// Normalizes a path as widely as possible: without empty segments and dots.
-fn segments(path: &str) -> Vec<&str> {
+pub(super) fn segments(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut all, segment| {
         match segment {
             "" | "." => {}
