@@ -150,17 +150,15 @@ mod engine {
     use crate::endpoint::Endpoint;
 
     #[derive(Debug)]
-    pub(crate) struct Engine;
+    pub(crate) struct Engine {
+        pub(crate) endpoint: Endpoint,
+    }
 
     pub(crate) enum State {
         Absent,
     }
 
     impl Engine {
-        pub(crate) fn endpoint(&self) -> &Endpoint {
-            &Endpoint
-        }
-
         pub(crate) async fn state(&self, _: &str) -> Result<State, ()> {
             Ok(State::Absent)
         }
@@ -190,20 +188,20 @@ mod labels {
     use std::collections::HashMap;
 
     #[derive(Debug)]
-    pub(crate) struct Mark(HashMap<String, String>);
+    pub(crate) struct Mark {
+        pub(crate) all: HashMap<String, String>,
+    }
 
     impl Mark {
         pub(crate) fn new() -> Self {
             let launch = ("dev.mcp-lifecycle.I.launch".to_owned(), "L".to_owned());
-            Self([launch].into())
-        }
-
-        pub(crate) fn labels(&self) -> &HashMap<String, String> {
-            &self.0
+            Self {
+                all: [launch].into(),
+            }
         }
 
         pub(crate) fn with_fate(&self, _: bool) -> HashMap<String, String> {
-            self.0.clone()
+            self.all.clone()
         }
     }
 }
@@ -287,7 +285,10 @@ async fn exchange(bytes: &[u8]) {
         policy: wrapper::ReapPolicy::All,
         sockets: None,
     };
-    let engine = engine::Engine.into();
+    let engine = engine::Engine {
+        endpoint: endpoint::Endpoint,
+    }
+    .into();
     let proxy = Proxy::start(path.clone(), engine, additions, host::Host).expect("a proxy");
     let client = tokio::net::UnixStream::connect(&path)
         .await

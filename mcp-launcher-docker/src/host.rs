@@ -30,7 +30,7 @@ impl Host {
         }
         let ledger = Arc::new(Ledger::take(place)?);
         ledger.look_after()?;
-        let wills = willed.map(|role| Arc::new(Wills::new(ledger.instance(), role)));
+        let wills = willed.map(|role| Arc::new(Wills::new(&ledger.instance, role)));
         Ok(held.insert(Self { ledger, wills }).clone())
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::engine::{Engine, EngineError, Found};
+use crate::engine::{Engine, EngineError, Found, Result};
 use crate::ledger::Ledger;
 use crate::machine;
 
@@ -58,15 +58,15 @@ pub(crate) fn key(instance: &str, field: &str) -> String {
 pub(crate) struct Mark {
     pub(crate) instance: String,
     pub(crate) launch: String,
-    all: HashMap<String, String>,
+    pub(crate) all: HashMap<String, String>,
 }
 
 impl Mark {
     pub(crate) fn new(ledger: &Ledger, launch: &str, server: &str, role: Role) -> Self {
         let (machine, boot) = (machine::id(), machine::boot());
-        let (instance, pid) = (ledger.instance(), std::process::id().to_string());
+        let (instance, pid) = (&ledger.instance, std::process::id().to_string());
         let fields = [
-            (DOMAIN, ledger.domain()),
+            (DOMAIN, ledger.domain.as_str()),
             (MACHINE, &machine),
             (BOOT, &boot),
             (LAUNCH, launch),
@@ -82,10 +82,6 @@ impl Mark {
             launch: launch.to_owned(),
             all: own.into_iter().chain([name]).collect(),
         }
-    }
-
-    pub(crate) fn labels(&self) -> &HashMap<String, String> {
-        &self.all
     }
 
     pub(crate) fn with_fate(&self, ends: bool) -> HashMap<String, String> {
@@ -185,11 +181,7 @@ pub(crate) enum Origin {
 
 /// Compares with the image, unless the name proves that we created the container as a server: names
 /// are not inherited.
-pub(crate) async fn origin_of(
-    engine: &Engine,
-    found: &Found,
-    host: &Host<'_>,
-) -> Result<Origin, EngineError> {
+pub(crate) async fn origin_of(engine: &Engine, found: &Found, host: &Host<'_>) -> Result<Origin> {
     let (Some(launch), Some(server)) = (host.get(LAUNCH), host.get(SERVER)) else {
         return Ok(Origin::Unknown);
     };

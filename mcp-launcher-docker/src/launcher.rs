@@ -85,7 +85,7 @@ impl DockerLauncher {
 
     /// Returns the address of the engine.
     pub fn endpoint(&self) -> &Endpoint {
-        self.shared.engine.endpoint()
+        &self.shared.engine.endpoint
     }
 
     fn job(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<Job, LaunchError> {
@@ -109,7 +109,7 @@ impl DockerLauncher {
             pinned: settings.pinned,
         };
         let env = |name: &std::ffi::OsStr| std::env::var_os(name);
-        let plan = plan(spec, options, defaults, mark.labels().clone(), env).map_err(invalid)?;
+        let plan = plan(spec, options, defaults, mark.all.clone(), env).map_err(invalid)?;
         Ok(Job {
             engine: Arc::clone(&self.shared.engine),
             host,
@@ -130,14 +130,14 @@ impl Shared {
         let settings = &self.settings;
         let willed = settings.last_will.then_some(Role::Server);
         let host = Host::take(&self.host, &settings.ledgers, willed)?;
-        let endpoint = self.engine.endpoint();
+        let endpoint = &self.engine.endpoint;
         host.ledger.note(&endpoint.noted())?;
         host.cover(endpoint);
         Ok(host)
     }
 
     fn is_willed(&self) -> bool {
-        let endpoint = self.engine.endpoint();
+        let endpoint = &self.engine.endpoint;
         let host = self.host.lock();
         match &*host {
             Some(host) => host.is_willed(endpoint),

@@ -12,7 +12,7 @@ use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 use mcp_guardian::init::{self, PROGRAM};
 use mcp_lifecycle_core::backend::ARCHITECTURE;
 
-use crate::engine::{EngineError, ImageFacts};
+use crate::engine::{EngineError, ImageFacts, Result};
 use crate::ledger::Ledger;
 
 const NAME: &str = ".mcp-init";
@@ -38,7 +38,7 @@ impl Supervision {
         body: &mut ContainerCreateBody,
         image: ImageFacts,
         local: Option<&Ledger>,
-    ) -> Result<Delivery, EngineError> {
+    ) -> Result<Delivery> {
         check_architecture(&image)?;
         let own = body.entrypoint.take().filter(|own| !own.is_empty());
         // An explicit entry point also replaces the image's arguments.
@@ -96,7 +96,7 @@ pub(crate) fn archive() -> Vec<u8> {
     archive
 }
 
-fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
+fn check_architecture(image: &ImageFacts) -> Result<()> {
     if PROGRAM.is_empty() {
         return Err(unsupported(init::NOT_AVAILABLE));
     }
@@ -108,7 +108,7 @@ fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     }
 }
 
-fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
+fn mount(host: &mut HostConfig, file: &Path) -> Result<()> {
     let source = file
         .to_str()
         .ok_or_else(|| unsupported("the ledger directory is not valid UTF-8"))?;

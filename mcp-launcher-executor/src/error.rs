@@ -3,6 +3,8 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
 use thiserror::Error;
 
+pub(crate) type Result<T, E = ExecutorError> = std::result::Result<T, E>;
+
 /// The failure of an operation of an executor.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]

@@ -20,3 +20,4 @@ use wire::{link, protocol};
 
 pub use client::{ExecServerConfig, ExecutorLauncher};
 pub use error::ExecutorError;
+use error::Result;

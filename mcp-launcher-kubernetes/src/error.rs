@@ -15,11 +15,13 @@ pub(crate) struct NoCredentials {
     pub(crate) problem: String,
 }
 
+pub(crate) type Result<T, E = ClusterError> = std::result::Result<T, E>;
+
 #[derive(Debug, Clone, DeriveError)]
 #[error("{words}")]
 pub(crate) struct ClusterError {
-    meaning: Meaning,
-    case: Case,
+    pub(crate) meaning: Meaning,
+    pub(crate) case: Case,
     words: String,
 }
 
@@ -223,14 +225,6 @@ impl ClusterError {
     pub(crate) fn contended(action: &str, words: &str) -> Self {
         let words = format!("failed to {action}, for others do so at the same time: {words}");
         Self::new(Meaning::Busy(Duration::ZERO), Case::Other, words)
-    }
-
-    pub(crate) fn meaning(&self) -> Meaning {
-        self.meaning
-    }
-
-    pub(crate) fn case(&self) -> Case {
-        self.case
     }
 
     /// Returns whether a creation with this result may have taken effect, or still may.

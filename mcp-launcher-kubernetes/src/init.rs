@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Kind, Patience};
-use crate::error::{ClusterError, Meaning};
+use crate::error::{ClusterError, Meaning, Result};
 
 pub(crate) const NAME: &str = "mcp-init";
 const DIRECTORY: &str = "/.mcp-lifecycle";
@@ -38,7 +38,7 @@ fn push(list: &mut Value, item: Value) {
 }
 
 /// Makes sure that the ConfigMap with exactly this program exists.
-pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<(), ClusterError> {
+pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<()> {
     if PROGRAM.is_empty() {
         return Err(unusable(NOT_AVAILABLE));
     }
@@ -50,10 +50,10 @@ pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<()
     let name = map_name();
     let get = || cluster.get::<ConfigMap>(Kind::ConfigMap, &name);
     let there = match patience.answered(get).await {
-        Err(error) if error.meaning() == Meaning::Absent => {
+        Err(error) if error.meaning == Meaning::Absent => {
             let create = || cluster.create::<IgnoredAny>(Kind::ConfigMap, &map);
             match patience.answered(create).await {
-                Err(error) if error.meaning() == Meaning::Exists => patience.answered(get).await?,
+                Err(error) if error.meaning == Meaning::Exists => patience.answered(get).await?,
                 created => return created.map(drop),
             }
         }

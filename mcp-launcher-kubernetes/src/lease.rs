@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use crate::cluster::{Cluster, Deletion, Kind, LATE_CREATE, Patience};
-use crate::error::{Case, ClusterError, Meaning};
+use crate::error::{Case, ClusterError, Meaning, Result};
 use crate::labels;
 use owner::{Own, owner};
 
@@ -86,7 +86,7 @@ impl Leases {
     /// Takes a share in the Lease, which exists until all shares are released. Must not be dropped
     /// midway: a Lease created then has no holder. Callers proceed one after another, and share a
     /// failure.
-    pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held, ClusterError> {
+    pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held> {
         let asked = Instant::now();
         let mut state = self.0.state.lock().await;
         if state.current.is_none() {
@@ -99,7 +99,7 @@ impl Leases {
             state.current = match self.take(patience).await {
                 Ok(taken) => Some(taken),
                 // A cancellation concerns its own caller alone.
-                Err(error) if error.case() == Case::Cancelled => return Err(error),
+                Err(error) if error.case == Case::Cancelled => return Err(error),
                 Err(error) => {
                     state.failed = Some((Instant::now(), error.clone()));
                     return Err(error);
@@ -116,7 +116,7 @@ impl Leases {
         })
     }
 
-    async fn take(&self, patience: &Patience) -> Result<Current, ClusterError> {
+    async fn take(&self, patience: &Patience) -> Result<Current> {
         let own = Own::of_environment();
         let owner = owner(&self.0.cluster, own, patience).await?;
         let may_exist = AtomicBool::new(false);
@@ -140,7 +140,7 @@ impl Leases {
         owner: &Value,
         may_exist: &AtomicBool,
         patience: &Patience,
-    ) -> Result<(String, String), ClusterError> {
+    ) -> Result<(String, String)> {
         let Shared {
             cluster,
             instance,
@@ -165,14 +165,14 @@ impl Leases {
             if error.may_come_true() {
                 may_exist.store(true, Ordering::Relaxed);
             }
-            if error.meaning() != Meaning::Exists {
+            if error.meaning != Meaning::Exists {
                 return Err(error);
             }
             // From an earlier attempt with a lost response, or a pending deletion.
             let renewal = renewal(None);
             match cluster.patch(Kind::Lease, &name, &renewal).await {
                 // The deletion has completed meanwhile: retry the creation.
-                Err(gone) if gone.meaning() == Meaning::Absent => {
+                Err(gone) if gone.meaning == Meaning::Absent => {
                     Err(ClusterError::contended("create leases", &error.to_string()))
                 }
                 taken => taken,
@@ -222,12 +222,7 @@ impl Held {
 }
 
 /// Deletes the Lease at its last known version: another host may have taken it since.
-async fn delete(
-    cluster: &Cluster,
-    name: &str,
-    uid: &str,
-    mut version: String,
-) -> Result<(), ClusterError> {
+async fn delete(cluster: &Cluster, name: &str, uid: &str, mut version: String) -> Result<()> {
     loop {
         let what = Deletion {
             name,
@@ -238,7 +233,7 @@ async fn delete(
         let Err(error) = cluster.delete(Kind::Lease, what).await else {
             return Ok(());
         };
-        match error.meaning() {
+        match error.meaning {
             Meaning::Absent => return Ok(()),
             Meaning::Conflict => {}
             _ => return Err(error),
@@ -247,7 +242,7 @@ async fn delete(
         let fields = renewal(Some(uid));
         match cluster.patch::<Lease>(Kind::Lease, name, &fields).await {
             Ok(lease) => version = lease.metadata.resource_version.unwrap_or_default(),
-            Err(error) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+            Err(error) if matches!(error.meaning, Meaning::Absent | Meaning::Conflict) => {
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -268,7 +263,7 @@ async fn forget(shared: Arc<Shared>) {
     let deleting = async {
         let fields = renewal(None);
         let lease = match cluster.patch::<Lease>(Kind::Lease, &name, &fields).await {
-            Err(error) if error.meaning() == Meaning::Absent => return Ok(()),
+            Err(error) if error.meaning == Meaning::Absent => return Ok(()),
             found => found?.metadata,
         };
         let (uid, version) = (lease.uid, lease.resource_version);
@@ -278,7 +273,7 @@ async fn forget(shared: Arc<Shared>) {
     bounded(&name, deleting).await;
 }
 
-async fn bounded(lease: &str, deleting: impl Future<Output = Result<(), ClusterError>>) {
+async fn bounded(lease: &str, deleting: impl Future<Output = Result<()>>) {
     match timeout(DELETED * 2, deleting).await {
         Ok(Err(error)) => warn!(lease, %error, "a Lease may stay, for a search to find"),
         Err(_) => warn!(lease, "a Lease may stay, for a search to find"),
@@ -309,12 +304,12 @@ async fn renew(shared: Arc<Shared>, uid: String) {
                 current.version = lease.metadata.resource_version.unwrap_or_default();
                 was_refused = false;
             }
-            Ok(Err(error)) if error.meaning() == Meaning::Conflict && !was_refused => {
+            Ok(Err(error)) if error.meaning == Meaning::Conflict && !was_refused => {
                 warn!(lease = name, %error, "the Lease was not renewed");
                 was_refused = true;
                 pause = valid / AGAIN;
             }
-            Ok(Err(error)) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+            Ok(Err(error)) if matches!(error.meaning, Meaning::Absent | Meaning::Conflict) => {
                 warn!(lease = name, %error, "the Lease is lost: its pods will be ended");
                 state.current = None;
                 return;

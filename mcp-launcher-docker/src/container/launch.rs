@@ -13,7 +13,7 @@ use super::drain::{self, Signals};
 use super::remove::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, Known, remove_until_absent};
-use crate::engine::{CreateError, Engine, EngineError, NEXT_EXIT, Pull, REMOVED};
+use crate::engine::{CreateError, Engine, EngineError, NEXT_EXIT, Pull, REMOVED, Result};
 use crate::host::Host;
 use crate::labels::Mark;
 use crate::options::{Plan, PullPolicy};
@@ -90,7 +90,7 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
     prepare(job).await?;
     let image = job.engine.image_facts(&job.plan.image).await?;
     // An engine on this machine sees its files.
-    let is_local = job.engine.endpoint().local_socket().is_some();
+    let is_local = job.engine.endpoint.local_socket().is_some();
     let local = is_local.then_some(&*job.host.ledger);
     let delivery = supervision.wrap(&mut job.plan.body, image, local)?;
     Ok(Some(delivery))
@@ -176,11 +176,7 @@ async fn remove_late(engine: &Engine, label: &str) {
     }
 }
 
-async fn start(
-    job: &Job,
-    id: &str,
-    delivery: Option<Delivery>,
-) -> Result<LaunchedServer, EngineError> {
+async fn start(job: &Job, id: &str, delivery: Option<Delivery>) -> Result<LaunchedServer> {
     let engine = &job.engine;
     if delivery == Some(Delivery::Archive) {
         engine.unpack(id, supervised::archive()).await?;
@@ -210,7 +206,7 @@ async fn start(
         signals: Signals::default(),
         host: job.host.clone(),
     });
-    let mut known = container.known();
+    let mut known = container.known.subscribe();
     let exited = async move {
         let _ = known.wait_for(|known| known.exit.is_some()).await;
     };

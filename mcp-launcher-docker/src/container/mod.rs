@@ -55,10 +55,6 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    pub(crate) fn known(&self) -> channel::Receiver<Known> {
-        self.known.subscribe()
-    }
-
     pub(crate) fn force(&self) {
         self.signals.discard.cancel();
         self.force.cancel();
@@ -66,7 +62,7 @@ impl Container {
 
     fn is_willed(&self) -> bool {
         // A supervised container has its own graces.
-        !self.supervised && self.host.is_willed(self.engine.endpoint())
+        !self.supervised && self.host.is_willed(&self.engine.endpoint)
     }
 
     fn learn(&self, change: impl FnOnce(&mut Known)) {

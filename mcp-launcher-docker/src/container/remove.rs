@@ -12,13 +12,6 @@ use crate::engine::{Engine, EngineError, State};
 
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
-    Nothing,
-    /// It was removed, which is no proof but needs no further request.
-    Removed,
-}
-
 /// Removes a container, by name or ID, until the daemon reports that it does not exist. Never gives
 /// up. Calls `on_failure` with each obstacle, and with `None` once the daemon responds again.
 pub(crate) async fn remove_until_absent(
@@ -26,15 +19,15 @@ pub(crate) async fn remove_until_absent(
     container: &str,
     on_failure: impl FnMut(Option<&EngineError>),
 ) {
-    until_absent(engine, container, Said::Nothing, on_failure).await;
+    until_absent(engine, container, false, on_failure).await;
 }
 
 /// Does the same as [`remove_until_absent`]. Only checks at first if the container was reported as
-/// removed.
+/// removed, which is no proof.
 pub(super) async fn until_absent(
     engine: &Engine,
     container: &str,
-    mut said: Said,
+    mut is_removed: bool,
     mut on_failure: impl FnMut(Option<&EngineError>),
 ) {
     let mut pause = PAUSES.0;
@@ -49,9 +42,9 @@ pub(super) async fn until_absent(
         failed = failure.is_some();
     };
     loop {
-        let ordered = match std::mem::replace(&mut said, Said::Nothing) {
-            Said::Nothing => engine.remove(container).await,
-            Said::Removed => Ok(()),
+        let ordered = match std::mem::take(&mut is_removed) {
+            false => engine.remove(container).await,
+            true => Ok(()),
         };
         if let Err(error) = &ordered {
             // Before the next request, which may take as long to fail.
@@ -77,7 +70,7 @@ mod tests {
     use crate::fake::{FakeEngine, within};
 
     /// The requests about a container that is there for as many looks.
-    fn asked(said: Said, looks: usize) -> Vec<String> {
+    fn asked(is_removed: bool, looks: usize) -> Vec<String> {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
         let fake = FakeEngine::start(move |request| {
@@ -91,16 +84,16 @@ mod tests {
             })
         });
         let engine = Engine::new(fake.endpoint());
-        within("it is gone", until_absent(&engine, "x", said, |_| {}));
+        within("it is gone", until_absent(&engine, "x", is_removed, |_| {}));
         let requests = requests.lock().unwrap();
         requests.clone()
     }
 
     #[test]
     fn what_is_said_to_be_removed_is_looked_for_and_only_then_ordered() {
-        assert_eq!(asked(Said::Removed, 0), ["GET"]);
-        assert_eq!(asked(Said::Removed, 1), ["GET", "DELETE", "GET"]);
-        assert_eq!(asked(Said::Nothing, 0), ["DELETE", "GET"]);
+        assert_eq!(asked(true, 0), ["GET"]);
+        assert_eq!(asked(true, 1), ["GET", "DELETE", "GET"]);
+        assert_eq!(asked(false, 0), ["DELETE", "GET"]);
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::Container;
-use super::remove::{Said, until_absent};
+use super::remove::until_absent;
 use crate::engine::{Meaning, NOT_RUNNING, OomStream, State, WaitStream};
 
 /// Longest time from the proof of removal to the exit code.
@@ -59,12 +59,10 @@ impl Waits {
         }
     }
 
-    async fn removal(&mut self) -> Said {
-        match timeout(AUTO_REMOVE, self.removed.select_next_some()).await {
-            Ok(Ok(_)) => Said::Removed,
-            // Or the connection ended after its code was read.
-            Ok(Err(_)) | Err(_) => Said::Nothing,
-        }
+    async fn is_removed(&mut self) -> bool {
+        let removal = timeout(AUTO_REMOVE, self.removed.select_next_some()).await;
+        // An inner error may be of a connection that ended after its code was read.
+        matches!(removal, Ok(Ok(_)))
     }
 
     /// Returns whether the kernel killed it for lack of memory, as far as reported in time.
@@ -98,21 +96,21 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     if let Some((status, mut waits)) = ended_by_itself {
         debug!(container = container.id, exit = %status, "container ended");
         exit = Some(status);
-        let said = tokio::select! {
-            said = waits.removal() => said,
-            () = container.force.cancelled() => Said::Nothing,
+        let is_removed = tokio::select! {
+            is_removed = waits.is_removed() => is_removed,
+            () = container.force.cancelled() => false,
         };
         // Report the exit together with the proof if that follows at once: an end that lacks only
         // the engine's bookkeeping left nothing behind.
-        let removal = remove(&container, said);
+        let removal = remove(&container, is_removed);
         let mut removal = std::pin::pin!(removal);
         if timeout(AUTO_REMOVE, &mut removal).await.is_err() {
             container.learn(|known| known.exit = Some(status));
             removal.await;
         }
     } else {
-        let said = kill(&container, ended.as_mut(), &mut exit).await;
-        remove(&container, said).await;
+        let is_removed = kill(&container, ended.as_mut(), &mut exit).await;
+        remove(&container, is_removed).await;
         if exit.is_none() {
             // The exit code arrives on another connection.
             let late = timeout(LATE_CODE, ended).await;
@@ -130,34 +128,31 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     }
 }
 
-/// Kills the main process and leaves the removal to the engine, which is faster.
+/// Kills the main process and leaves the removal to the engine, which is faster. Returns whether it
+/// reported the removal.
 async fn kill(
     container: &Container,
     ended: Pin<&mut impl Future<Output = (ExitStatus, Waits)>>,
     exit: &mut Option<ExitStatus>,
-) -> Said {
-    let killed = async {
-        if container
-            .engine
-            .kill(&container.id, "SIGKILL")
-            .await
-            .is_err()
-        {
-            return Said::Nothing;
+) -> bool {
+    let is_removed = async {
+        let killed = container.engine.kill(&container.id, "SIGKILL").await;
+        if killed.is_err() {
+            return false;
         }
         let (status, mut waits) = ended.await;
         *exit = Some(status);
-        waits.removal().await
+        waits.is_removed().await
     };
-    let said = timeout(WEDGED, killed).await;
-    said.unwrap_or_else(|_| {
+    let is_removed = timeout(WEDGED, is_removed).await;
+    is_removed.unwrap_or_else(|_| {
         container.signals.detach.cancel();
-        Said::Nothing
+        false
     })
 }
 
-async fn remove(container: &Container, said: Said) {
-    let removal = until_absent(&container.engine, &container.id, said, |failure| {
+async fn remove(container: &Container, is_removed: bool) {
+    let removal = until_absent(&container.engine, &container.id, is_removed, |failure| {
         let failure = failure.map(|error| ErrorChain(error).to_string());
         container.learn(|known| known.lost = failure);
     });
@@ -239,7 +234,7 @@ async fn wait_again(container: &Container) -> Option<i64> {
 }
 
 fn is_remote(container: &Container) -> bool {
-    container.engine.endpoint().local_socket().is_none()
+    container.engine.endpoint.local_socket().is_none()
 }
 
 async fn unheard(container: &Container) {

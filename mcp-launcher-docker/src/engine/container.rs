@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{FusedStream, pending, repeat};
 use mcp_lifecycle_core::launch::ExitStatus;
 
-use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
+use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, Result, SLOW_ANSWER_LIMIT, whole};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
@@ -47,7 +47,7 @@ pub(crate) type OomStream = Pin<Box<dyn FusedStream<Item = ()> + Send>>;
 
 impl Engine {
     /// Watches for out-of-memory kills. The first poll sends the request.
-    pub(crate) async fn out_of_memory(&self, id: &str) -> Result<OomStream, EngineError> {
+    pub(crate) async fn out_of_memory(&self, id: &str) -> Result<OomStream> {
         let filter = |key: &str, value: &str| (key.to_owned(), vec![value.to_owned()]);
         let filters = [("type", "container"), ("container", id), ("event", "oom")];
         let filters = filters.map(|(key, value)| filter(key, value));
@@ -60,7 +60,7 @@ impl Engine {
         Ok(Box::pin(events.chain(pending()).fuse()))
     }
 
-    pub(crate) async fn unpack(&self, id: &str, archive: Vec<u8>) -> Result<(), EngineError> {
+    pub(crate) async fn unpack(&self, id: &str, archive: Vec<u8>) -> Result<()> {
         let options = UploadToContainerOptionsBuilder::default().path("/").build();
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
         let body = bollard::body_full(archive.into());
@@ -69,7 +69,7 @@ impl Engine {
         unpacked.map_err(|error| self.error(error))
     }
 
-    pub(crate) async fn attach(&self, id: &str) -> Result<AttachContainerResults, EngineError> {
+    pub(crate) async fn attach(&self, id: &str) -> Result<AttachContainerResults> {
         let options = AttachContainerOptionsBuilder::default()
             .stdin(true)
             .stdout(true)
@@ -81,14 +81,14 @@ impl Engine {
         attached.map_err(|error| self.error(error))
     }
 
-    pub(crate) async fn start(&self, id: &str) -> Result<(), EngineError> {
+    pub(crate) async fn start(&self, id: &str) -> Result<()> {
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
         let started = docker.start_container(id, None::<StartContainerOptions>);
         let started = whole(SLOW_ANSWER_LIMIT, started).await;
         started.map_err(|error| self.error(error))
     }
 
-    pub(crate) async fn wait(&self, id: &str, until: &str) -> Result<WaitStream, EngineError> {
+    pub(crate) async fn wait(&self, id: &str, until: &str) -> Result<WaitStream> {
         let options = WaitContainerOptionsBuilder::default()
             .condition(until)
             .build();
@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// Sends a signal. Succeeds if the container does not run or exist.
-    pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+    pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<()> {
         let options = KillContainerOptionsBuilder::default()
             .signal(signal)
             .build();
@@ -113,12 +113,12 @@ impl Engine {
         self.unless_gone(whole(ANSWER_LIMIT, killed).await)
     }
 
-    pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
+    pub(crate) async fn ask_to_end(&self, id: &str) -> Result<()> {
         self.ask_if(id, |_| true).await.map(drop)
     }
 
     /// Sends the [stop signal](Self::ask_to_end) to a container without a client. Returns whether it did.
-    pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool, EngineError> {
+    pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool> {
         let is_detached = |container: &ContainerInspectResponse| {
             let runs = container.state.as_ref().and_then(|state| state.running);
             let attached = container.config.as_ref().is_some_and(|config| {
@@ -138,7 +138,7 @@ impl Engine {
         &self,
         id: &str,
         is_meant: impl FnOnce(&ContainerInspectResponse) -> bool,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool> {
         let container = match self.inspect(id).await {
             Ok(container) if is_meant(&container) => container,
             Ok(_) | Err(EngineError::Absent(_)) => return Ok(false),
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Removes the container, even if it runs, with its anonymous volumes. `Ok` is no proof.
-    pub(crate) async fn remove(&self, id: &str) -> Result<(), EngineError> {
+    pub(crate) async fn remove(&self, id: &str) -> Result<()> {
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)
             .v(true)
@@ -162,7 +162,7 @@ impl Engine {
         self.unless_gone(whole(ANSWER_LIMIT, removed).await)
     }
 
-    pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
+    pub(crate) async fn state(&self, id: &str) -> Result<State> {
         let socket = self.socket_file();
         let mut is_certain = socket.is_some();
         loop {
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Lists all containers, running or not, that have all of these labels (`key` or `key=value`).
-    pub(crate) async fn list(&self, labels: &[String]) -> Result<Vec<Found>, EngineError> {
+    pub(crate) async fn list(&self, labels: &[String]) -> Result<Vec<Found>> {
         let filters = HashMap::from([("label".to_owned(), labels.to_vec())]);
         let options = ListContainersOptionsBuilder::default()
             .all(true)
@@ -196,13 +196,13 @@ impl Engine {
         Ok(list.into_iter().filter_map(found).collect())
     }
 
-    async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
+    async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse> {
         let docker = self.docker(ANSWER_LIMIT).await?;
         let question = || docker.inspect_container(id, None::<InspectContainerOptions>);
         self.ask(ANSWER_LIMIT, question).await
     }
 
-    fn unless_gone(&self, answer: Result<(), Error>) -> Result<(), EngineError> {
+    fn unless_gone(&self, answer: Result<(), Error>) -> Result<()> {
         match answer {
             Err(error) => match Meaning::of(&error) {
                 Meaning::Absent | Meaning::AsAsked => Ok(()),

@@ -3,6 +3,8 @@ use thiserror::Error;
 
 use crate::endpoint::Endpoint;
 
+pub(crate) type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error(

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use super::quiet::quietly;
-use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT, credentials};
+use super::{ANSWER_LIMIT, Engine, EngineError, Result, SLOW_ANSWER_LIMIT, credentials};
 use crate::control::CONTROL;
 
 /// Time limit of a credential helper, which may ask a person to unlock a key ring. At most half of
@@ -38,7 +38,7 @@ pub(crate) struct Pull {
 }
 
 impl Engine {
-    pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
+    pub(crate) async fn has_image(&self, image: &str) -> Result<bool> {
         match self.inspect_image(image).await {
             Ok(_) => Ok(true),
             Err(EngineError::Absent(_)) => Ok(false),
@@ -46,12 +46,12 @@ impl Engine {
         }
     }
 
-    async fn inspect_image(&self, image: &str) -> Result<ImageInspect, EngineError> {
+    async fn inspect_image(&self, image: &str) -> Result<ImageInspect> {
         let docker = self.docker(ANSWER_LIMIT).await?;
         self.ask(ANSWER_LIMIT, || docker.inspect_image(image)).await
     }
 
-    pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
+    pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts> {
         let answer = self.inspect_image(image).await?;
         let config = answer.config.unwrap_or_default();
         Ok(ImageFacts {
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Pulls. It continues when the caller is cancelled; another pull of the same image meanwhile
     /// joins it in the engine, which transfers each layer once.
-    pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Result<(), EngineError> {
+    pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Result<()> {
         let engine = Arc::clone(self);
         let task = CONTROL.spawn(async move {
             let pulled = timeout(pull.limit, engine.pull_once(&pull)).await;
@@ -77,7 +77,7 @@ impl Engine {
         task.await.unwrap_or(Err(EngineError::Cancelled))
     }
 
-    async fn pull_once(&self, pull: &Pull) -> Result<(), EngineError> {
+    async fn pull_once(&self, pull: &Pull) -> Result<()> {
         let image = &pull.image;
         // Without a tag the daemon would pull all tags.
         let (name, tag) = split_tag(image);

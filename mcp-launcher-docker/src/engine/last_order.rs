@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_millis(250);
 impl Engine {
     /// Sends the request without waiting for the response, to a daemon behind a Unix socket.
     pub(crate) fn order_removal_now(&self, id: &str) {
-        let Some(path) = self.endpoint().local_socket() else {
+        let Some(path) = self.endpoint.local_socket() else {
             return;
         };
         let request = format!(

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use container::{Found, NEXT_EXIT, NOT_RUNNING, OomStream, REMOVED, State, WaitStream};
 pub(crate) use create::CreateError;
-pub(crate) use error::{EngineError, Meaning, is_between};
+pub(crate) use error::{EngineError, Meaning, Result, is_between};
 pub(crate) use image::{ImageFacts, Pull};
 
 use crate::endpoint::Endpoint;
@@ -36,7 +36,7 @@ const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// that opened them.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     greeted: OnceCell<who::Greeted>,
 }
 
@@ -57,28 +57,24 @@ impl Engine {
         }
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// Returns the client, with a negotiated API version.
-    async fn docker(&self, limit: Duration) -> Result<Docker, EngineError> {
+    async fn docker(&self, limit: Duration) -> Result<Docker> {
         let greeted = self.greeted().await?;
         Ok(greeted.docker.clone().with_timeout(limit))
     }
 
-    async fn greeted(&self) -> Result<&who::Greeted, EngineError> {
+    async fn greeted(&self) -> Result<&who::Greeted> {
         self.greeted.get_or_try_init(|| self.connect()).await
     }
 
     /// Fails if the daemon does not say within the limit what it is.
-    pub(crate) async fn hello(&self, limit: Duration) -> Result<(), EngineError> {
+    pub(crate) async fn hello(&self, limit: Duration) -> Result<()> {
         let greeted = timeout(limit, self.greeted()).await;
         let late = |_| Err(self.error(Error::RequestTimeoutError));
         greeted.unwrap_or_else(late).map(drop)
     }
 
-    async fn connect(&self) -> Result<who::Greeted, EngineError> {
+    async fn connect(&self) -> Result<who::Greeted> {
         let docker = transport::open(&self.endpoint).map_err(|error| self.error(error))?;
         let greeting = || docker.clone().negotiate_version();
         let docker = self.ask(ANSWER_LIMIT, greeting).await?;
@@ -87,7 +83,7 @@ impl Engine {
 
     /// Sends a request, reads its whole response, and keeps it out of logs. Retries briefly if a
     /// gateway responds instead of the engine. All within the limit.
-    async fn ask<T, A>(&self, limit: Duration, question: impl Fn() -> A) -> Result<T, EngineError>
+    async fn ask<T, A>(&self, limit: Duration, question: impl Fn() -> A) -> Result<T>
     where
         A: Future<Output = Result<T, Error>>,
     {

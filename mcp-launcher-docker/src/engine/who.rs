@@ -8,7 +8,7 @@ use mcp_lifecycle_core::lock::Lock;
 use bollard::Docker;
 use bollard::errors::Error;
 
-use super::{ANSWER_LIMIT, Engine, EngineError};
+use super::{ANSWER_LIMIT, Engine, EngineError, Result};
 
 #[derive(Debug)]
 pub(super) struct Greeted {
@@ -28,7 +28,7 @@ struct Id {
 type SocketFile = (u64, u64);
 
 impl Engine {
-    pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted, EngineError> {
+    pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted> {
         let socket = self.socket_file();
         let id = self.ask_who(&docker).await?;
         let socket = Lock::new(socket.filter(|_| socket == self.socket_file()));
@@ -38,7 +38,7 @@ impl Engine {
     /// Makes sure that the daemon which has just responded is the identified one. No request is
     /// needed if the address leads to the same socket file as then and as `before` the request.
     /// Without a socket file the address may have led back since: then ask this before, as well.
-    pub(super) async fn is_same(&self, before: Option<SocketFile>) -> Result<(), EngineError> {
+    pub(super) async fn is_same(&self, before: Option<SocketFile>) -> Result<()> {
         let other = || EngineError::OtherEngine {
             endpoint: self.endpoint.clone(),
         };
@@ -67,13 +67,13 @@ impl Engine {
     }
 
     /// Returns whether it generates another ID for each response.
-    async fn is_podman(&self, docker: &Docker) -> Result<bool, EngineError> {
+    async fn is_podman(&self, docker: &Docker) -> Result<bool> {
         let version = self.ask(ANSWER_LIMIT, || docker.version()).await?;
         let mut components = version.components.iter().flatten();
         Ok(components.any(|component| component.name.starts_with("Podman")))
     }
 
-    async fn ask_who(&self, docker: &Docker) -> Result<Option<Id>, EngineError> {
+    async fn ask_who(&self, docker: &Docker) -> Result<Option<Id>> {
         match self.ask(ANSWER_LIMIT, || docker.info()).await {
             Ok(info) => {
                 let root = info.docker_root_dir.unwrap_or_default();

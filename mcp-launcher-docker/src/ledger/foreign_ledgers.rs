@@ -37,7 +37,7 @@ pub(crate) struct ForeignLedger {
 impl ForeignLedger {
     /// Removes it with its sockets, once nothing of its owner is left.
     pub(crate) fn forget(self) {
-        sockets::remove_of(&self.instance, self.home.path());
+        sockets::remove_of(&self.instance, &self.home.path);
         let _ = self.home.remove(&self.name);
     }
 }
@@ -110,9 +110,7 @@ impl ForeignLedgers {
         let home = Arc::new(home);
         match home::read_domain(&home) {
             Ok(domain) => self.domains.extend(domain),
-            Err(error) => self
-                .unreadable
-                .push((home.path().join(home::DOMAIN), error)),
+            Err(error) => self.unreadable.push((home.path.join(home::DOMAIN), error)),
         }
         let instances = names
             .iter()
@@ -120,7 +118,7 @@ impl ForeignLedgers {
         for (name, instance) in instances {
             match look(&home, name, instance) {
                 Ok(other) => self.others.extend(other),
-                Err(error) => self.unreadable.push((home.path().join(name), error)),
+                Err(error) => self.unreadable.push((home.path.join(name), error)),
             }
         }
         self.homes.push(home);
@@ -133,7 +131,7 @@ fn look(home: &Arc<Home>, name: &str, instance: &str) -> io::Result<Option<Forei
         // It was just released.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let path = home.path().join(name);
+            let path = home.path.join(name);
             warn!(ledger = %path.display(), %error, "not a ledger of this user");
             return Ok(None);
         }

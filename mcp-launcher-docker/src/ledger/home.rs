@@ -18,7 +18,7 @@ pub(super) use mcp_guardian::state::Refused;
 
 #[derive(Debug)]
 pub(crate) struct Home {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     directory: OwnedFd,
     /// `true` if the path depends on the user ID.
     pub(super) of_user: bool,
@@ -65,10 +65,6 @@ impl Home {
             directory,
             of_user,
         })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Creates a new file with this mode, whatever the umask is.
@@ -152,7 +148,7 @@ pub(super) fn read_domain(home: &Home) -> io::Result<Option<String>> {
     let mut text = String::new();
     file.take(LENGTH as u64 + 1).read_to_string(&mut text)?;
     if text.len() != LENGTH {
-        let path = home.path().join(DOMAIN);
+        let path = home.path.join(DOMAIN);
         let problem = format!("{} is damaged; remove it", path.display());
         return Err(io::Error::other(problem));
     }

@@ -37,10 +37,10 @@ const REFRESH: Duration = Duration::from_secs(3600);
 /// holds the ledger that it was created under until it is proven gone.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    instance: String,
+    pub(crate) instance: String,
     /// The name of its directory, by which its containers are judged.
-    domain: String,
-    directory: PathBuf,
+    pub(crate) domain: String,
+    pub(crate) directory: PathBuf,
     held: Lock<Held>,
 }
 
@@ -62,7 +62,7 @@ impl Ledger {
             Ok(Self {
                 instance,
                 domain,
-                directory: home.path().to_owned(),
+                directory: home.path.to_owned(),
                 held: Lock::new(Held { home, file, noted }),
             })
         })
@@ -103,18 +103,6 @@ impl Ledger {
         home::keep_domain(&held.home, &self.domain)
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    pub(crate) fn instance(&self) -> &str {
-        &self.instance
-    }
-
-    pub(crate) fn domain(&self) -> &str {
-        &self.domain
-    }
-
     /// Returns the path of a socket of this owner, in its directory or a [short
     /// one](short_directories).
     pub(crate) fn socket(&self, directory: &Path, launch: &str) -> PathBuf {
@@ -138,7 +126,7 @@ impl Ledger {
         const MODE: Mode = Mode::from_bits_truncate(0o555);
         let held = self.held.lock();
         let home = &held.home;
-        let path = home.path().join(name);
+        let path = home.path.join(name);
         let is_fit = |file: File| -> io::Result<bool> {
             let mut found = Vec::new();
             let most = bytes.len() as u64 + 1;

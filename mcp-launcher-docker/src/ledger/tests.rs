@@ -23,7 +23,7 @@ fn a_held_ledger_is_alive_and_a_dropped_one_is_not_there() {
     ledger.note("unix:///a").unwrap();
     let found = seen(&dir);
     assert!(found.iter().all(|other| other.alive));
-    assert_eq!(found[0].instance, ledger.instance());
+    assert_eq!(found[0].instance, ledger.instance);
     drop(ledger);
     assert!(seen(&dir).is_empty());
 }
@@ -50,7 +50,7 @@ fn a_ledger_whose_holder_died_tells_where_to_look() {
 fn the_sockets_of_a_dead_host_are_removed_with_its_ledger() {
     let dir = tempfile::tempdir().unwrap();
     let [dead, living] = [(); 2].map(|()| Ledger::take(&place(&dir)).unwrap());
-    let [gone, kept] = [&dead, &living].map(|of| of.socket(of.directory(), "launch"));
+    let [gone, kept] = [&dead, &living].map(|of| of.socket(&of.directory, "launch"));
     for socket in [&gone, &kept] {
         fs::write(socket, "").unwrap();
     }
@@ -71,9 +71,9 @@ fn a_ledger_that_was_removed_is_made_again_with_its_domain() {
         let ledger = Ledger::take(&place).unwrap();
         ledger.note("unix:///a").unwrap();
         match with_directory {
-            true => fs::remove_dir_all(ledger.directory()).unwrap(),
+            true => fs::remove_dir_all(&ledger.directory).unwrap(),
             false => {
-                for file in fs::read_dir(ledger.directory()).unwrap() {
+                for file in fs::read_dir(&ledger.directory).unwrap() {
                     fs::remove_file(file.unwrap().path()).unwrap();
                 }
             }
@@ -82,8 +82,8 @@ fn a_ledger_that_was_removed_is_made_again_with_its_domain() {
         ledger.refresh();
         let found = place.records();
         assert!(found.others[0].alive);
-        assert_eq!(found.others[0].instance, ledger.instance());
-        assert_eq!(found.domains, [ledger.domain()]);
+        assert_eq!(found.others[0].instance, ledger.instance);
+        assert_eq!(found.domains, [ledger.domain.as_str()]);
         die(&ledger);
         let found = place.records().others;
         assert_eq!(found[0].endpoints, ["unix:///a"]);
@@ -106,7 +106,7 @@ fn what_is_no_ledger_of_ours_blocks_nobody() {
 #[test]
 fn a_directory_keeps_its_domain() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let of = |dir| Ledger::take(&place(dir)).unwrap().domain().to_owned();
+    let of = |dir| Ledger::take(&place(dir)).unwrap().domain.clone();
     assert_eq!(of(&one), of(&one));
     assert_ne!(of(&one), of(&two));
 }

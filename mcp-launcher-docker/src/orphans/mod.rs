@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
-use crate::engine::{Engine, EngineError, Found, State};
+use crate::engine::{Engine, EngineError, Found, Result, State};
 use crate::labels::{self, Host, Origin};
 use crate::ledger::{self, ForeignLedger, ForeignLedgers, Home, Place};
 use crate::machine;
@@ -101,12 +101,12 @@ pub(crate) async fn reap(
             Err(error) if has_to_answer => return Err(error),
             Err(error) => {
                 let may_have_some = may_have_containers(engine, &error);
-                search.missed(&engine.endpoint().noted(), &others, may_have_some, error);
+                search.missed(&engine.endpoint.noted(), &others, may_have_some, error);
             }
             Ok(()) => {}
         }
     }
-    let here = engine.map(|engine| engine.endpoint().noted());
+    let here = engine.map(|engine| engine.endpoint.noted());
     let elsewhere: BTreeSet<&String> = others.iter().flat_map(|other| &other.endpoints).collect();
     for url in elsewhere
         .into_iter()
@@ -180,7 +180,7 @@ impl Search<'_> {
 
     /// Judges a container by each of its hosts. It is an orphan if any of them is dead.
     async fn is_orphan(&mut self, engine: &Engine, found: &Found, ledgers: &Ledgers) -> bool {
-        let rests = engine.endpoint().local_socket().is_some() && !found.runs;
+        let rests = engine.endpoint.local_socket().is_some() && !found.runs;
         let (mut is_spared, mut stays) = (false, false);
         for host in labels::hosts(&found.labels) {
             match judge(&host, ledgers, rests, machine::is_alive) {
@@ -217,7 +217,7 @@ impl Search<'_> {
             engine.list(&[labels::NAME.to_owned()]).await
         };
         let ours = ours.await.map_err(|source| OrphansError::List {
-            endpoint: engine.endpoint().clone(),
+            endpoint: engine.endpoint.clone(),
             source: Box::new(source),
         })?;
         let now = ledger::instances(self.homes).map_err(OrphansError::Ledgers)?;
@@ -261,7 +261,7 @@ fn may_have_containers(engine: &Engine, error: &OrphansError) -> bool {
     {
         return false;
     }
-    let socket = engine.endpoint().local_socket();
+    let socket = engine.endpoint.local_socket();
     let is_missing = |path: &Path| path.try_exists().is_ok_and(|is_there| !is_there);
     !socket.is_some_and(is_missing)
 }
@@ -272,11 +272,7 @@ pub(crate) fn engine_at(url: &str) -> Remnant {
 }
 
 /// Returns the origin of a listed container's labels; `None` if it is gone.
-async fn whose(
-    engine: &Engine,
-    found: &Found,
-    host: &Host<'_>,
-) -> Result<Option<Origin>, EngineError> {
+async fn whose(engine: &Engine, found: &Found, host: &Host<'_>) -> Result<Option<Origin>> {
     match engine.state(&found.id).await? {
         State::Absent => Ok(None),
         _ => labels::origin_of(engine, found, host).await.map(Some),

@@ -92,7 +92,7 @@ fn a_host_that_begins_before_the_list_keeps_its_container() {
     let (path, new) = (directory.path().to_owned(), Mutex::new(None));
     let engine = engine_with(move || {
         let ledger = Ledger::take(&Place::At(path.clone())).unwrap();
-        let labels = labels_of(ledger.instance(), ledger.domain(), &crate::machine::boot());
+        let labels = labels_of(&ledger.instance, &ledger.domain, &crate::machine::boot());
         *new.lock().unwrap() = Some(ledger);
         labels
     });
@@ -152,12 +152,12 @@ fn an_engine_that_says_nothing_is_not_one_without_orphans() {
     let silent = FakeEngine::start(|_| None);
     let engine = Engine::new(silent.endpoint());
     let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
-    assert_eq!(unknown(&report), [engine.endpoint().noted()]);
+    assert_eq!(unknown(&report), [engine.endpoint.noted()]);
     assert!(!report.unknown[0].why.is_empty());
     // Once, although a ledger names it as well.
-    dead(directory.path(), &engine.endpoint().noted());
+    dead(directory.path(), &engine.endpoint.noted());
     let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
-    assert_eq!(unknown(&report), [engine.endpoint().noted()]);
+    assert_eq!(unknown(&report), [engine.endpoint.noted()]);
 }
 
 /// Without an engine no container runs; only a ledger says that there have been some.
@@ -200,7 +200,7 @@ fn the_ledger_of_a_container_that_is_spared_stays() {
 fn a_dead_host_within_a_living_one_loses_its_container() {
     let directory = tempfile::tempdir().unwrap();
     let outer = Ledger::take(&Place::At(directory.path().to_owned())).unwrap();
-    let (instance, domain) = (outer.instance().to_owned(), outer.domain().to_owned());
+    let (instance, domain) = (outer.instance.clone(), outer.domain.clone());
     let engine = engine_with(move || {
         let mut labels = labels_of("0123", &domain, "b");
         labels.extend(labels_of(&instance, &domain, "b"));
@@ -254,7 +254,7 @@ fn one_file_that_cannot_be_read_does_not_stop_the_search() {
 fn the_containers_of_a_ledger_that_cannot_be_read_are_spared() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = Ledger::take(&Place::At(directory.path().to_owned())).unwrap();
-    let domain = ledger.domain().to_owned();
+    let domain = ledger.domain.clone();
     let engine = engine_with(move || labels_of("4567", &domain, &machine::boot()));
     fs::write(directory.path().join("4567.ledger"), b"\xff").unwrap();
     let own = Engine::new(engine.endpoint());

@@ -13,7 +13,7 @@ use super::proxy::LONGEST_PATH;
 use crate::ledger::{self, Ledger};
 
 pub(super) fn place(ledger: &Ledger, launch: &str, engine: Option<&Path>) -> io::Result<PathBuf> {
-    let path = ledger.socket(ledger.directory(), launch);
+    let path = ledger.socket(&ledger.directory, launch);
     // Only root has servers of other users, which cannot enter a private directory.
     let is_shared = match engine {
         Some(engine) if nix::unistd::geteuid().is_root() => {

@@ -7,9 +7,9 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::config::{ExecServerConfig, Target};
-use crate::ExecutorError;
 use crate::error::reason;
 use crate::link::{LineLink, Link};
+use crate::{ExecutorError, Result};
 
 /// Longest wait for a command to exit after the end of its input, before it is killed.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -72,7 +72,7 @@ impl Carrier {
     }
 }
 
-pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, ExecutorError> {
+pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected> {
     let failed = |source: BoxError| ExecutorError::Connect {
         peer: config.peer(),
         reason: reason(source),

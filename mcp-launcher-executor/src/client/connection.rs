@@ -10,11 +10,11 @@ use super::driver::{Death, Driver, Seat};
 use super::inbox::{Closed, Inbox, Sender, inbox};
 use super::process::{Command, DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
-use crate::ExecutorError;
 use crate::error::reason;
 use crate::protocol::extension::{Lifecycle, VERSION, longest_reprieve};
 use crate::protocol::process::StartParams;
 use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
+use crate::{ExecutorError, Result};
 
 /// An open session with a peer.
 ///
@@ -40,7 +40,7 @@ pub(super) struct Peer {
 }
 
 impl Connection {
-    pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
+    pub(super) async fn open(config: &ExecServerConfig) -> Result<Self> {
         let seat = Arc::new(Seat::default());
         let (commands, inbox) = inbox(Arc::clone(&seat));
         let (ready, opened) = oneshot::channel();
@@ -108,15 +108,11 @@ impl Connection {
 
     /// Starts a process, by default where the peer itself runs. Cancel safe: a start in flight is
     /// undone.
-    pub(super) async fn start(&self, params: StartParams) -> Result<Wiring, ExecutorError> {
+    pub(super) async fn start(&self, params: StartParams) -> Result<Wiring> {
         self.start_as(self.next_id(), params).await
     }
 
-    pub(super) async fn start_as(
-        &self,
-        id: String,
-        params: StartParams,
-    ) -> Result<Wiring, ExecutorError> {
+    pub(super) async fn start_as(&self, id: String, params: StartParams) -> Result<Wiring> {
         let params = self.complete(id.clone(), params);
         // A plain peer may handle requests concurrently.
         let depth = self.lifecycle().map_or(1, |_| DEPTH);
@@ -150,7 +146,7 @@ impl Connection {
         &self,
         method: &'static str,
         params: serde_json::Value,
-    ) -> Result<String, ExecutorError> {
+    ) -> Result<String> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call(method, params, reply))?;
         answer.await.unwrap_or_else(|_| Err(over()))
@@ -170,7 +166,7 @@ impl Connection {
         self.dead.get()
     }
 
-    fn send(&self, command: Command) -> Result<(), ExecutorError> {
+    fn send(&self, command: Command) -> Result<()> {
         self.commands.send(command).map_err(|Closed| over())
     }
 }
@@ -208,7 +204,7 @@ fn drive(
     session: Session,
     commands: Arc<Inbox>,
     seat: &Seat,
-    ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
+    ready: oneshot::Sender<Result<InitializeResult>>,
     dead: Death,
 ) {
     let _vacate = Vacate {
@@ -282,6 +278,6 @@ mod tests {
             panic!("as a fault of the driver would");
         });
         panicked.join().unwrap_err();
-        assert!(remote.status().borrow().failed.is_some());
+        assert!(remote.status.borrow().failed.is_some());
     }
 }

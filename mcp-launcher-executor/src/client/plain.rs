@@ -16,9 +16,9 @@ use super::connection::Connection;
 use super::helper::{self, Abilities, COOKIE};
 use super::process::Remote;
 use super::supervised::{ASK, FORCE, LIST, PROVE, exit_of, step};
-use crate::ExecutorError;
 use crate::protocol::method;
 use crate::protocol::process::StartParams;
+use crate::{ExecutorError, Result};
 
 pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (helper, watched) {
@@ -50,7 +50,7 @@ pub(super) async fn start(
     established: &Arc<Established>,
     peer: String,
     mut params: StartParams,
-) -> Result<LaunchedServer, ExecutorError> {
+) -> Result<LaunchedServer> {
     let connection = &established.connection;
     let id = connection.next_id();
     // Ends with a letter, so that no cookie is a prefix of another.
@@ -115,8 +115,8 @@ impl Plain {
         self.established.helper.is_some()
     }
 
-    async fn kill(&self) -> Result<(), ExecutorError> {
-        let params = json!({"processId": self.remote.id()});
+    async fn kill(&self) -> Result<()> {
+        let params = json!({"processId": self.remote.id});
         self.connection().call(method::TERMINATE, params).await?;
         if !self.has_helper() {
             return Ok(());
@@ -132,7 +132,7 @@ impl Plain {
     }
 
     async fn failure(&self) -> ExecutorError {
-        let mut status = self.remote.status();
+        let mut status = self.remote.status.subscribe();
         let failed = status.wait_for(|status| status.failed.is_some()).await;
         match failed.ok().and_then(|status| status.failed.clone()) {
             Some(error) => error,
@@ -140,8 +140,8 @@ impl Plain {
         }
     }
 
-    async fn emptied(&self) -> Result<Gone, ExecutorError> {
-        let mut status = self.remote.status();
+    async fn emptied(&self) -> Result<Gone> {
+        let mut status = self.remote.status.subscribe();
         if !self.has_helper() {
             // The peer's report that the process has closed is the only evidence.
             let _ = status.wait_for(|status| status.closed).await;
@@ -191,23 +191,21 @@ impl ProcessTerminator for Plain {
             let alive = helper::list(self.connection(), &self.cookie).await;
             return alive.map_err(step(LIST));
         }
-        let status = self.remote.status();
+        let status = self.remote.status.subscribe();
         let over = status.borrow().exit.is_some();
-        let this = Remnant::remote_process(self.remote.id(), "main process");
+        let this = Remnant::remote_process(&self.remote.id, "main process");
         Ok(if over { Vec::new() } else { vec![this] })
     }
 
     fn kill_now(&self) {
-        self.connection().terminate_now(self.remote.id());
+        self.connection().terminate_now(&self.remote.id);
         if self.has_helper() {
             helper::kill_now(self.connection(), &self.cookie);
         }
     }
 }
 
-async fn detached(
-    work: impl Future<Output = Result<(), ExecutorError>> + Send + 'static,
-) -> Result<(), ExecutorError> {
+async fn detached(work: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let lost = |_| Err(ExecutorError::lost("the runtime is going away"));
     tokio::spawn(work).await.unwrap_or_else(lost)
 }

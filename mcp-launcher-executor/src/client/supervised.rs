@@ -12,17 +12,17 @@ use serde_json::json;
 use super::Established;
 use super::connection::Connection;
 use super::process::{Remote, Status};
-use crate::ExecutorError;
 use crate::protocol::extension::SurvivorsResult;
 use crate::protocol::method;
 use crate::protocol::process::StartParams;
 use crate::wire::remnant;
+use crate::{ExecutorError, Result};
 
 pub(super) async fn start(
     established: &Established,
     peer: String,
     params: StartParams,
-) -> Result<LaunchedServer, ExecutorError> {
+) -> Result<LaunchedServer> {
     let wiring = established.connection.start(params).await?;
     let (connection, semantics) = (
         established.connection.clone(),
@@ -49,7 +49,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    fn gone_without_word(&self, error: ExecutorError) -> Result<Gone, ExecutorError> {
+    fn gone_without_word(&self, error: ExecutorError) -> Result<Gone> {
         let death = self.connection.death();
         let death = death.map(|(since, why)| (since.elapsed(), why));
         gone_with_its_session(error, death, self.connection.longest_after_loss())
@@ -62,7 +62,7 @@ fn gone_with_its_session(
     error: ExecutorError,
     death: Option<(Duration, &ExecutorError)>,
     bound: Option<Duration>,
-) -> Result<Gone, ExecutorError> {
+) -> Result<Gone> {
     match (death, bound) {
         (Some((_, over @ ExecutorError::SessionOver { reason, unproven })), _) => match unproven {
             0 => Ok(Gone::proven_by(Evidence::RemoteReported(reason.clone()))),
@@ -88,7 +88,7 @@ impl ProcessTerminator for Supervised {
     }
 
     async fn exited(&self) -> ExitStatus {
-        let mut status = self.remote.status();
+        let mut status = self.remote.status.subscribe();
         let over =
             |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { unproven: 0, .. });
         let told = |s: &Status| s.failed.as_ref().is_some_and(over);
@@ -101,13 +101,13 @@ impl ProcessTerminator for Supervised {
 
     async fn request_end(&self) -> Result<(), StepError> {
         let id = self.signals.fetch_add(1, Ordering::Relaxed);
-        let params = json!({"processId": self.remote.id(), "signal": "terminate", "signalId": id});
+        let params = json!({"processId": self.remote.id, "signal": "terminate", "signalId": id});
         let asked = self.connection.call(method::SIGNAL, params).await;
         asked.map(drop).map_err(step(ASK))
     }
 
     async fn force_end(&self) -> Result<(), StepError> {
-        let params = json!({"processId": self.remote.id()});
+        let params = json!({"processId": self.remote.id});
         let forced = self.connection.call(method::TERMINATE, params).await;
         forced.map(drop).map_err(step(FORCE))
     }
@@ -121,16 +121,16 @@ impl ProcessTerminator for Supervised {
     }
 
     fn kill_now(&self) {
-        let over = self.remote.status().borrow().gone.is_some();
+        let over = self.remote.status.borrow().gone.is_some();
         if !over {
-            self.connection.terminate_now(self.remote.id());
+            self.connection.terminate_now(&self.remote.id);
         }
     }
 }
 
 impl Supervised {
-    async fn proof(&self) -> Result<Gone, ExecutorError> {
-        let mut status = self.remote.status();
+    async fn proof(&self) -> Result<Gone> {
+        let mut status = self.remote.status.subscribe();
         let over = |status: &Status| status.gone.is_some() || status.failed.is_some();
         let status = match status.wait_for(over).await {
             Ok(status) => status.clone(),
@@ -161,11 +161,11 @@ impl Supervised {
         }
     }
 
-    async fn alive(&self) -> Result<Vec<Remnant>, ExecutorError> {
+    async fn alive(&self) -> Result<Vec<Remnant>> {
         // A daemon forgets a proof once it is acknowledged.
         let proven = |status: &Status| status.gone.as_ref().is_some_and(|p| p.failure.is_none());
         let failed = {
-            let status = self.remote.status();
+            let status = self.remote.status.subscribe();
             let status = status.borrow();
             if proven(&status) {
                 return Ok(Vec::new());
@@ -175,7 +175,7 @@ impl Supervised {
         if let Some(error) = failed {
             return self.gone_without_word(error).map(|_| Vec::new());
         }
-        let params = json!({"processId": self.remote.id()});
+        let params = json!({"processId": self.remote.id});
         let result = self.connection.call(method::SURVIVORS, params).await?;
         let result: SurvivorsResult = super::session::parse(method::SURVIVORS, &result)?;
         Ok(result.alive.into_iter().map(remnant).collect())
@@ -193,7 +193,7 @@ pub(super) fn step(what: &'static str) -> impl Fn(ExecutorError) -> StepError {
 
 /// Waits for the exit status; for ever if the process cannot be followed any more.
 pub(super) async fn exit_of(remote: &Remote) -> ExitStatus {
-    let mut status = remote.status();
+    let mut status = remote.status.subscribe();
     let exited = status.wait_for(|status| status.exit.is_some()).await;
     match exited.ok().and_then(|status| status.exit) {
         Some(exit) => exit,

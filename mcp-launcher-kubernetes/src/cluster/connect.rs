@@ -14,7 +14,7 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::credentials::{Certificate, Credentials};
 use super::{Connected, Source};
-use crate::error::{ClusterError, NoCredentials};
+use crate::error::{ClusterError, NoCredentials, Result};
 
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,7 @@ const READ: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Reads the configuration and gets credentials. Connects to nothing yet.
-pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> {
+pub(super) async fn connect(source: &Source) -> Result<Connected> {
     let mut config = config(source).await?;
     let namespace = source.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
@@ -60,7 +60,7 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
 }
 
 /// Takes the credential program out of the configuration. Ignored where that holds other credentials.
-fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>, ClusterError> {
+fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>> {
     let runs = |auth: &AuthInfo| {
         let provider = auth.auth_provider.as_ref();
         provider.is_some_and(|provider| provider.config.contains_key("cmd-path"))
@@ -81,11 +81,7 @@ fn use_certificate(auth: &mut AuthInfo, given: &Certificate) {
     auth.client_key_data = Some(BASE64_STANDARD.encode(&given.key).into());
 }
 
-fn client(
-    config: &Config,
-    credentials: Option<Credentials>,
-    namespace: String,
-) -> Result<Client, ClusterError> {
+fn client(config: &Config, credentials: Option<Credentials>, namespace: String) -> Result<Client> {
     let no_cluster = |error: kube::Error| {
         ClusterError::no_cluster(mcp_lifecycle_core::launch::ErrorChain(&error))
     };
@@ -132,7 +128,7 @@ fn connector() -> HttpConnector {
     tcp
 }
 
-async fn config(source: &Source) -> Result<Config, ClusterError> {
+async fn config(source: &Source) -> Result<Config> {
     let no_cluster = |error: &dyn std::error::Error| {
         ClusterError::no_cluster(mcp_lifecycle_core::launch::ErrorChain(error))
     };
@@ -205,7 +201,7 @@ mod tests {
         };
         let answer = cluster.delete(crate::cluster::Kind::Pod, what).await;
         let error = answer.unwrap_err();
-        assert_eq!(error.case(), crate::error::Case::Untrusted, "{error}");
+        assert_eq!(error.case, crate::error::Case::Untrusted, "{error}");
         assert!(error.to_string().contains("delete pods"), "{error}");
     }
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Action, Case, ClusterError, Meaning};
+use crate::error::{Action, Case, ClusterError, Meaning, Result};
 use crate::labels;
 
 pub(crate) use objects::{Deletion, Kind, Listed};
@@ -51,7 +51,7 @@ pub(crate) struct Source {
 }
 
 pub(crate) struct Cluster {
-    source: Source,
+    pub(crate) source: Source,
     connected: OnceCell<Connected>,
     failed: Lock<Option<(Instant, ClusterError)>>,
 }
@@ -71,16 +71,12 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn source(&self) -> &Source {
-        &self.source
-    }
-
-    pub(crate) async fn namespace(&self) -> Result<&str, ClusterError> {
+    pub(crate) async fn namespace(&self) -> Result<&str> {
         Ok(&self.connected().await?.namespace)
     }
 
     /// Connects, one caller at a time. Callers that waited for an attempt share its failure.
-    async fn connected(&self) -> Result<&Connected, ClusterError> {
+    async fn connected(&self) -> Result<&Connected> {
         let asked = Instant::now();
         let failed = || self.failed.lock();
         let connect = async || {
@@ -101,7 +97,7 @@ impl Cluster {
         &self,
         kind: Kind,
         object: &Value,
-    ) -> Result<T, ClusterError> {
+    ) -> Result<T> {
         let path = self.path(kind, "").await?;
         let request = with_body(Request::post(path), JSON, object);
         self.object("create", kind.plural(), request).await
@@ -112,13 +108,13 @@ impl Cluster {
         kind: Kind,
         name: &str,
         fields: &Value,
-    ) -> Result<T, ClusterError> {
+    ) -> Result<T> {
         let request = Request::patch(self.path(kind, name).await?);
         let request = with_body(request, "application/merge-patch+json", fields);
         self.object("patch", kind.plural(), request).await
     }
 
-    pub(crate) async fn let_go(&self, pod: &str, uid: &str) -> Result<(), ClusterError> {
+    pub(crate) async fn let_go(&self, pod: &str, uid: &str) -> Result<()> {
         let without = json!({"metadata": {
             "uid": uid, "$deleteFromPrimitiveList/finalizers": [labels::FINALIZER],
         }});
@@ -132,7 +128,7 @@ impl Cluster {
         &self,
         kind: Kind,
         selector: &str,
-    ) -> Result<Listed<T>, ClusterError> {
+    ) -> Result<Listed<T>> {
         self.list_as(kind, selector, |object| object).await
     }
 
@@ -142,7 +138,7 @@ impl Cluster {
         kind: Kind,
         selector: &str,
         read: impl Fn(T) -> U,
-    ) -> Result<Listed<U>, ClusterError> {
+    ) -> Result<Listed<U>> {
         let path = self.path(kind, "").await?;
         let mut again = 0;
         let mut items = Vec::new();
@@ -154,7 +150,7 @@ impl Cluster {
             let mut listed = match listed {
                 // The continue token has expired: start over.
                 Err(error)
-                    if error.case() == Case::Expired && page != first && again < BEGUN_AGAIN =>
+                    if error.case == Case::Expired && page != first && again < BEGUN_AGAIN =>
                 {
                     again += 1;
                     items.clear();
@@ -177,7 +173,7 @@ impl Cluster {
     pub(crate) async fn events(
         &self,
         uid: &str,
-    ) -> Result<impl Stream<Item = Result<Event, ClusterError>> + use<'_>, ClusterError> {
+    ) -> Result<impl Stream<Item = Result<Event, ClusterError>> + use<'_>> {
         let query = format!("watch=true&fieldSelector=involvedObject.uid={uid}");
         let told = self.watch(Kind::Event, &query).await?;
         Ok(told.try_filter_map(|event| {
@@ -192,8 +188,7 @@ impl Cluster {
         &self,
         kind: Kind,
         query: &str,
-    ) -> Result<impl Stream<Item = Result<WatchEvent<T>, ClusterError>> + use<'_, T>, ClusterError>
-    {
+    ) -> Result<impl Stream<Item = Result<WatchEvent<T>, ClusterError>> + use<'_, T>> {
         let path = self.path(kind, "").await?;
         let request = Request::get(format!("{path}?{query}")).body(Vec::new());
         let what = ("watch", kind.plural());
@@ -204,11 +199,7 @@ impl Cluster {
         }))
     }
 
-    pub(crate) async fn get<T: DeserializeOwned>(
-        &self,
-        kind: Kind,
-        name: &str,
-    ) -> Result<T, ClusterError> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Result<T> {
         let request = Request::get(self.path(kind, name).await?).body(Vec::new());
         self.object("get", kind.plural(), request).await
     }
@@ -218,13 +209,13 @@ impl Cluster {
     pub(crate) async fn has_gone(&self, kind: Kind, name: &str, uid: &str) -> bool {
         match self.get::<PartialObjectMeta>(kind, name).await {
             Ok(there) => there.metadata.uid.is_some_and(|there| there != uid),
-            Err(error) => error.meaning() == Meaning::Absent,
+            Err(error) => error.meaning == Meaning::Absent,
         }
     }
 
     /// Requests a deletion. An object that is gone or replaced is `Absent` or `Conflict` of
     /// [`Meaning`](crate::error::Meaning).
-    pub(crate) async fn delete(&self, kind: Kind, what: Deletion<'_>) -> Result<(), ClusterError> {
+    pub(crate) async fn delete(&self, kind: Kind, what: Deletion<'_>) -> Result<()> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if let Some(uid) = what.uid {
             options["preconditions"]["uid"] = uid.into();
@@ -242,11 +233,7 @@ impl Cluster {
     }
 
     /// Attaches to all three streams of a container. The API attaches by name only.
-    pub(crate) async fn attach(
-        &self,
-        pod: &str,
-        container: &str,
-    ) -> Result<Connection, ClusterError> {
+    pub(crate) async fn attach(&self, pod: &str, container: &str) -> Result<Connection> {
         let query = format!("container={container}&stdin=true&stdout=true&stderr=true");
         let path = self.path(Kind::Pod, pod).await?;
         let request = Request::get(format!("{path}/attach?{query}")).body(Vec::new());
@@ -255,7 +242,7 @@ impl Cluster {
         Ok(attached.await?.0)
     }
 
-    async fn path(&self, kind: Kind, name: &str) -> Result<String, ClusterError> {
+    async fn path(&self, kind: Kind, name: &str) -> Result<String> {
         let namespace = self.namespace().await?;
         let slash = if name.is_empty() { "" } else { "/" };
         let plural = kind.plural();
@@ -270,7 +257,7 @@ impl Cluster {
         verb: &'static str,
         resource: &'static str,
         request: http::Result<Request<Vec<u8>>>,
-    ) -> Result<T, ClusterError> {
+    ) -> Result<T> {
         let what = (verb, resource);
         let (text, action) = self.asked(what, request, Client::request_text).await?;
         // The client library would log what it cannot parse.
@@ -283,7 +270,7 @@ impl Cluster {
         (verb, resource): (&'static str, &'static str),
         request: http::Result<Request<Vec<u8>>>,
         ask: impl FnOnce(&'a Client, Request<Vec<u8>>) -> A,
-    ) -> Result<(T, Action<'a>), ClusterError> {
+    ) -> Result<(T, Action<'a>)> {
         let connected = self.connected().await?;
         let action = connected.action(verb, resource);
         let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::error::{ClusterError, Meaning};
+use crate::error::{ClusterError, Meaning, Result};
 
 #[derive(Debug)]
 pub(crate) struct Pauses {
@@ -40,7 +40,7 @@ impl Pauses {
     }
 
     fn next(&mut self, error: &ClusterError) -> Duration {
-        let asked = match error.meaning() {
+        let asked = match error.meaning {
             Meaning::Busy(after) => after,
             _ => Duration::ZERO,
         };
@@ -93,12 +93,9 @@ impl Patience {
     }
 
     /// Retries a request until it has a definite response or the budget is spent.
-    pub(crate) async fn answered<T, F>(
-        &self,
-        mut request: impl FnMut() -> F,
-    ) -> Result<T, ClusterError>
+    pub(crate) async fn answered<T, F>(&self, mut request: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = Result<T, ClusterError>>,
+        F: Future<Output = Result<T>>,
     {
         let mut pauses = Pauses::new();
         loop {
@@ -125,7 +122,7 @@ impl Patience {
 
     /// Charges the budget for another caller's failed request. Returns whether any is left.
     pub(crate) fn waited(&self, error: &ClusterError, time: Duration) -> bool {
-        match error.meaning() {
+        match error.meaning {
             Meaning::Busy(_) | Meaning::Unheard | Meaning::Unaccepted => {
                 self.spend(error, time, Pauses::FIRST).is_some()
             }
@@ -138,7 +135,7 @@ impl Patience {
     fn spend(&self, error: &ClusterError, asked: Duration, pause: Duration) -> Option<Duration> {
         let pause = {
             let mut left = self.left.lock();
-            let left = match error.meaning() {
+            let left = match error.meaning {
                 Meaning::Busy(_) => &mut left.busy,
                 Meaning::Unheard | Meaning::Unaccepted => &mut left.silent,
                 Meaning::Absent | Meaning::Exists | Meaning::Conflict | Meaning::Refused => {

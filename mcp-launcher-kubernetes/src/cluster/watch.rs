@@ -27,7 +27,7 @@ use tracing::warn;
 
 use super::{Cluster, Kind, Listed, Pauses};
 use crate::decide::{Lost, Object, Seen};
-use crate::error::{Case, ClusterError, Meaning};
+use crate::error::{Case, ClusterError, Meaning, Result};
 use crate::facts::Facts;
 
 const LASTS: Duration = Duration::from_secs(240);
@@ -128,7 +128,7 @@ impl Watcher {
             };
             // Deletions in between are reported by a resumed watch, but not by a list.
             let gone_on = error.is_of_connection();
-            let is_too_old = error.case() == Case::Expired;
+            let is_too_old = error.case == Case::Expired;
             if !gone_on || is_too_old {
                 version = None;
             }
@@ -157,7 +157,7 @@ impl Watcher {
         state.runs
     }
 
-    async fn list(&self) -> Result<String, ClusterError> {
+    async fn list(&self) -> Result<String> {
         let known: Vec<String> = {
             let state = self.0.state.lock();
             let exist = state.entries.iter().filter(|(_, watched)| watched.exists);
@@ -186,7 +186,7 @@ impl Watcher {
     }
 
     /// Watches until the watch is lost or no longer needed. `version` follows its progress.
-    async fn watch(&self, version: &mut String) -> Result<(), ClusterError> {
+    async fn watch(&self, version: &mut String) -> Result<()> {
         let cluster = &self.0.cluster;
         loop {
             let seconds = LASTS.as_secs();
@@ -276,7 +276,7 @@ impl Watcher {
                     pauses = Pauses::new();
                     sleep(LOOKS).await;
                 }
-                Err(error) if error.meaning() == Meaning::Absent => {
+                Err(error) if error.meaning == Meaning::Absent => {
                     if let Some(watched) = self.0.state.lock().entries.get(&name) {
                         learn(&watched.seen, Seen::is_missing);
                     }
@@ -320,7 +320,7 @@ impl Watcher {
 fn lost(error: &ClusterError) -> Lost {
     Lost {
         words: error.to_string(),
-        refused: error.meaning() == Meaning::Refused,
+        refused: error.meaning == Meaning::Refused,
     }
 }
 

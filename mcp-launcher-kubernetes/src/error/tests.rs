@@ -31,14 +31,14 @@ fn a_missing_right_names_verb_and_resource() {
 #[test]
 fn quota_and_admission_are_told_from_rights() {
     let words = r#"pods "p" is forbidden: exceeded quota: q, requested: pods=1"#;
-    assert_eq!(refused(403, words).case(), Case::Quota);
+    assert_eq!(refused(403, words).case, Case::Quota);
     for words in [
         r#"admission webhook "w" denied the request: no"#,
         r#"pods "p" is forbidden: violates PodSecurity "restricted:latest""#,
     ] {
-        assert_eq!(refused(403, words).case(), Case::Admission);
+        assert_eq!(refused(403, words).case, Case::Admission);
     }
-    assert_eq!(refused(422, "invalid").case(), Case::Admission);
+    assert_eq!(refused(422, "invalid").case, Case::Admission);
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn what_looks_at_a_pod_after_the_authorizer_is_no_missing_right() {
         r#"pods "p" is forbidden: no PriorityClass with name x was found"#,
     ] {
         let error = refused(403, words);
-        assert_eq!(error.case(), Case::Admission, "{error}");
+        assert_eq!(error.case, Case::Admission, "{error}");
         assert!(error.to_string().contains(words), "{error}");
-        assert_eq!(error.meaning(), Meaning::Refused);
+        assert_eq!(error.meaning, Meaning::Refused);
     }
     let other = r#"users "v" is forbidden: User "u" cannot impersonate resource "users""#;
     let text = refused(403, other).to_string();
@@ -66,7 +66,7 @@ fn credentials_that_are_not_accepted_are_told_and_may_be_renewed() {
         error.to_string().contains("credentials do not hold"),
         "{error}"
     );
-    assert_eq!(error.meaning(), Meaning::Unaccepted);
+    assert_eq!(error.meaning, Meaning::Unaccepted);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn only_what_already_exists_is_there() {
         };
         action.refused(Status::failure("words", reason).with_code(409))
     };
-    let meaning = |verb, reason| refused(verb, reason).meaning();
+    let meaning = |verb, reason| refused(verb, reason).meaning;
     assert_eq!(meaning("create", "AlreadyExists"), Meaning::Exists);
     assert_eq!(meaning("create", "Conflict"), Meaning::Busy(Duration::ZERO));
     assert_eq!(meaning("delete", "Conflict"), Meaning::Conflict);
@@ -89,8 +89,8 @@ fn only_what_already_exists_is_there() {
 #[test]
 fn a_busy_server_is_no_failure() {
     let busy = Meaning::Busy(Duration::ZERO);
-    assert_eq!(refused(429, "too many").meaning(), busy);
-    assert_eq!(refused(503, "etcd").meaning(), busy);
-    assert_eq!(refused(404, "no").meaning(), Meaning::Absent);
-    assert_eq!(refused(403, "no").meaning(), Meaning::Refused);
+    assert_eq!(refused(429, "too many").meaning, busy);
+    assert_eq!(refused(503, "etcd").meaning, busy);
+    assert_eq!(refused(404, "no").meaning, Meaning::Absent);
+    assert_eq!(refused(403, "no").meaning, Meaning::Refused);
 }

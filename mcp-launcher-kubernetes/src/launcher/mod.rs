@@ -134,7 +134,7 @@ impl ServerLauncher for KubernetesLauncher {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        let source = self.shared.cluster.source();
+        let source = &self.shared.cluster.source;
         Some(format!("{source:?} {:?}", self.shared.settings))
     }
 
@@ -181,7 +181,7 @@ fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
         what: what.to_owned(),
         cause: Some(error.into()),
     };
-    let kind = match error.case() {
+    let kind = match error.case {
         Case::Quota => limit(
             "the quota of the namespace; raise it, or ask for less",
             error,
@@ -193,7 +193,7 @@ fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
 }
 
 mcp_lifecycle_core::debug_fields! { KubernetesLauncher, it {
-    source: it.shared.cluster.source(),
+    source: &it.shared.cluster.source,
     instance: &it.shared.instance,
     settings: &it.shared.settings,
 } }

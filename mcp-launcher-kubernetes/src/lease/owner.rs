@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::cluster::{Cluster, Kind, Patience};
-use crate::error::{Case, ClusterError, Meaning};
+use crate::error::{Case, Meaning, Result};
 
 pub(super) struct Own {
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) async fn owner(
     cluster: &Cluster,
     own: Option<Own>,
     patience: &Patience,
-) -> Result<Value, ClusterError> {
+) -> Result<Value> {
     let nobody = json!([]);
     let namespace = cluster.namespace().await?;
     let Some(own) = own.filter(|own| own.namespace == namespace) else {
@@ -42,9 +42,9 @@ pub(super) async fn owner(
             Ok(json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]))
         }
         Ok(_) => Ok(nobody),
-        Err(error) => match error.meaning() {
+        Err(error) => match error.meaning {
             Meaning::Absent => Ok(nobody),
-            Meaning::Refused if error.case() != Case::Cancelled => {
+            Meaning::Refused if error.case != Case::Cancelled => {
                 warn!(pod = own.name, %error, "the host's own pod does not own its servers");
                 Ok(nobody)
             }

@@ -106,7 +106,7 @@ async fn a_create_that_is_cancelled_without_an_answer_leaves_no_lease() {
         cancelled.cancel();
     };
     let (held, ()) = tokio::join!(leases.hold(&patience), cancel);
-    assert_eq!(held.unwrap_err().case(), Case::Cancelled);
+    assert_eq!(held.unwrap_err().case, Case::Cancelled);
     let creates = asked(&asks, "POST");
     assert_eq!(asked(&asks, "DELETE"), 0);
     // Its task has begun to wait.
@@ -141,7 +141,7 @@ async fn a_create_that_was_not_answered_and_is_refused_later_leaves_no_lease() {
     })
     .await;
     let failed = leases(&api).hold(&Patience::new()).await.unwrap_err();
-    assert_eq!(failed.meaning(), Meaning::Refused, "{failed}");
+    assert_eq!(failed.meaning, Meaning::Refused, "{failed}");
     assert_eq!(asked(&asks, "POST"), 2);
     // Its answers had real time.
     tokio::time::pause();
@@ -214,7 +214,7 @@ async fn launches_that_fail_together_do_so_at_the_same_time() {
                 .hold(&Patience::new())
                 .await
                 .err()
-                .map(|error| error.meaning())
+                .map(|error| error.meaning)
         }
     });
     let failed = futures_util::future::join_all(holds).await;
@@ -237,7 +237,7 @@ async fn a_launch_that_is_cancelled_takes_nobodys_lease() {
     cancelled.cancel();
     let patience = (Patience::new().until(cancelled), Patience::new());
     let (first, second) = tokio::join!(leases.hold(&patience.0), leases.hold(&patience.1));
-    assert_eq!(first.unwrap_err().case(), Case::Cancelled);
+    assert_eq!(first.unwrap_err().case, Case::Cancelled);
     second.unwrap();
 }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::{debug, info};
 
 use crate::cluster::{Cluster, Deletion, Entry, Kind, Listed, Patience, Watcher};
-use crate::error::{ClusterError, Meaning};
+use crate::error::{Meaning, Result};
 use crate::facts::Facts;
 use crate::labels;
 use crate::pod::{remove_secret, until_end};
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 16;
 /// Time limit for the proof of an orphan's end. Its kubelet gives it 2 s.
 const PROOF: Duration = Duration::from_secs(60);
 
-pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport, ClusterError> {
+pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport> {
     let mut report = ReapReport::new();
     let patience = Patience::new();
     // Without retries: a late response proves nothing about the hosts.
@@ -95,17 +95,13 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
 }
 
 /// Lists the Leases of hosts; of an unreadable one, the instance.
-async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>, ClusterError> {
+async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>> {
     let list: Listed<Lease> = cluster.list(Kind::Lease, labels::INSTANCE).await?;
     Ok(list.items.into_iter().filter_map(Seen::of).collect())
 }
 
 /// Deletes this version of the Lease, and returns `false` if it was renewed meanwhile.
-async fn end_lease(
-    cluster: &Cluster,
-    lease: &Seen,
-    patience: &Patience,
-) -> Result<bool, ClusterError> {
+async fn end_lease(cluster: &Cluster, lease: &Seen, patience: &Patience) -> Result<bool> {
     let what = Deletion {
         name: &lease.name,
         uid: Some(&lease.uid),
@@ -116,8 +112,8 @@ async fn end_lease(
         .answered(|| cluster.delete(Kind::Lease, what))
         .await;
     match deleted {
-        Err(error) if error.meaning() == Meaning::Conflict => Ok(false),
-        Err(error) if error.meaning() == Meaning::Absent => Ok(true),
+        Err(error) if error.meaning == Meaning::Conflict => Ok(false),
+        Err(error) if error.meaning == Meaning::Absent => Ok(true),
         deleted => deleted.map(|()| true),
     }
 }

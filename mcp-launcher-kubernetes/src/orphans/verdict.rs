@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::Pauses;
-use crate::error::{ClusterError, Meaning};
+use crate::error::{Meaning, Result};
 use crate::labels;
 use crate::lease::LONGEST;
 
@@ -147,12 +147,9 @@ pub(super) struct Observed {
 }
 
 /// Finds the Leases that are not renewed within their validity, counted anew after a slow response.
-pub(super) async fn silent<F>(
-    mut leases: impl FnMut() -> F,
-    own: &str,
-) -> Result<Observed, ClusterError>
+pub(super) async fn silent<F>(mut leases: impl FnMut() -> F, own: &str) -> Result<Observed>
 where
-    F: Future<Output = Result<Vec<Result<Seen, String>>, ClusterError>>,
+    F: Future<Output = Result<Vec<Result<Seen, String>>>>,
 {
     let search = Instant::now();
     let mut begun = search;
@@ -165,7 +162,7 @@ where
         let now = match leases().await {
             Ok(now) => now,
             Err(error) => {
-                let limit = match error.meaning() {
+                let limit = match error.meaning {
                     Meaning::Refused => return Err(error),
                     Meaning::Unaccepted => UNACCEPTED,
                     _ => UNHEARD,
@@ -217,6 +214,7 @@ where
 #[cfg(test)]
 mod silence_tests {
     use super::*;
+    use crate::error::ClusterError;
 
     const HOST: u64 = 40;
 
@@ -244,9 +242,9 @@ mod silence_tests {
 
     /// Searches while the API answers so at each second: who is found dead, and when.
     async fn search(
-        answer: impl Fn(u64) -> Result<Vec<Result<Seen, String>>, ClusterError>,
+        answer: impl Fn(u64) -> Result<Vec<Result<Seen, String>>>,
         takes: impl Fn(u64) -> u64,
-    ) -> (Result<Observed, ClusterError>, u64) {
+    ) -> (Result<Observed>, u64) {
         let begun = Instant::now();
         let look = || {
             let asked = begun.elapsed().as_secs();

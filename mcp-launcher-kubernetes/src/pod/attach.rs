@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, PollSender};
 use self::late::{LATE_EXIT, Late};
 use self::read::Reader;
 use self::write::{Input, write};
-use crate::error::{Case, ClusterError};
+use crate::error::{Case, ClusterError, Result};
 
 mod late;
 mod read;
@@ -77,7 +77,7 @@ impl Attached {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
     /// Opens the gate of a supervised init, once both outputs are known to be connected.
-    pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
+    pub(super) async fn open_gate(&mut self) -> Result<()> {
         let open = async {
             self.probe().await?;
             self.send(&[STDIN, OPEN]).await
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
         Ok(())
     }
 
-    async fn probe(&mut self) -> Result<(), ClusterError> {
+    async fn probe(&mut self) -> Result<()> {
         let mut heard = [false; 2];
         loop {
             self.send(&[STDIN, PROBE]).await?;
@@ -118,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
         }
     }
 
-    async fn send(&mut self, message: &'static [u8]) -> Result<(), ClusterError> {
+    async fn send(&mut self, message: &'static [u8]) -> Result<()> {
         let sent = self.socket.send(Message::binary(message)).await;
         sent.map_err(|error| broken(&error.to_string()))
     }

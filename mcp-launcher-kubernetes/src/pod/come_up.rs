@@ -11,7 +11,7 @@ use super::attach::Attached;
 use super::launch::Job;
 use crate::cluster::Entry;
 use crate::decide::{Seen, Start, start};
-use crate::error::{Case, ClusterError, Meaning};
+use crate::error::{Case, ClusterError, Meaning, Result};
 use crate::facts::SERVER;
 use crate::init;
 
@@ -35,11 +35,7 @@ pub(super) type Ready = Option<Attached>;
 
 /// Waits until the pod runs and attaches to it. The status reports a running container up to a
 /// second late, so a `started` event or elapsed time triggers earlier attempts.
-pub(super) async fn come_up(
-    job: &Job,
-    entry: &Entry,
-    started: &Notify,
-) -> Result<Ready, ClusterError> {
+pub(super) async fn come_up(job: &Job, entry: &Entry, started: &Notify) -> Result<Ready> {
     let mut seen = entry.seen();
     let mut waiting = Waiting::new(job);
     let mut early = Early::new(job.plan.supervised);
@@ -78,7 +74,7 @@ pub(super) async fn come_up(
         }
         // The refusal may be due to the pod's end, which the watch reports a moment later.
         let refused_until = *refused_until.get_or_insert_with(|| Instant::now() + ATTACHES);
-        if error.meaning() == Meaning::Refused && error.case() != Case::Attach
+        if error.meaning == Meaning::Refused && error.case != Case::Attach
             || Instant::now() >= refused_until
         {
             return Err(error);
@@ -146,7 +142,7 @@ fn unwatched(words: &str) -> ClusterError {
     ClusterError::refused(format!("the pod cannot be watched: {words}"))
 }
 
-async fn attach(job: &Job) -> Result<Attached, ClusterError> {
+async fn attach(job: &Job) -> Result<Attached> {
     let connection = job.cluster.attach(&job.name, SERVER).await?;
     let mut attached = Attached::new(connection).await;
     if job.plan.supervised {
@@ -191,11 +187,7 @@ impl Waiting {
     }
 
     /// Waits until the server runs or has ended, and reports progress to the caller. Cancel safe.
-    async fn for_start(
-        &mut self,
-        job: &Job,
-        seen: &mut channel::Receiver<Seen>,
-    ) -> Result<Start, ClusterError> {
+    async fn for_start(&mut self, job: &Job, seen: &mut channel::Receiver<Seen>) -> Result<Start> {
         loop {
             let lost = seen.borrow().lost.clone();
             let lost_until = match &lost {

@@ -8,7 +8,7 @@ use tracing::{debug, warn};
 use super::{Known, LivePod};
 use crate::cluster::{Cluster, Deletion, Kind, LATE_CREATE, Patience, Pauses};
 use crate::decide::{End, Seen, end};
-use crate::error::{ClusterError, Meaning};
+use crate::error::{ClusterError, Meaning, Result};
 use crate::facts::Facts;
 
 /// The grace of a forced end, in seconds. The kubelet raises it to 2; with 0 the object would be
@@ -153,13 +153,13 @@ async fn until_answered<F, G>(
     again: Option<&Notify>,
     refused: &impl Fn(&ClusterError),
 ) where
-    F: Future<Output = Result<(), ClusterError>>,
+    F: Future<Output = Result<()>>,
     G: Future<Output = bool>,
 {
     let mut pauses = Pauses::patient();
     let mut told = String::new();
     while let Err(error) = ask().await {
-        match error.meaning() {
+        match error.meaning {
             Meaning::Absent => return,
             Meaning::Conflict if has_gone().await => return,
             _ => {}
@@ -200,7 +200,7 @@ async fn remove_secret_now(cluster: &Cluster, name: &str) {
     };
     let remove = || cluster.delete(Kind::Secret, what);
     match Patience::new().answered(remove).await {
-        Err(error) if error.meaning() != Meaning::Absent => {
+        Err(error) if error.meaning != Meaning::Absent => {
             warn!(secret = name, %error, "a secret was not removed");
         }
         _ => {}

@@ -16,7 +16,7 @@ use super::terminator::PodTerminator;
 use super::{Known, LivePod, admitted, progress};
 use crate::cluster::{Cluster, Entry, Kind, LATE_CREATE, Patience, Watcher};
 use crate::decide::Seen;
-use crate::error::{ClusterError, Meaning};
+use crate::error::{ClusterError, Meaning, Result};
 use crate::facts::Facts;
 use crate::lease::{Held, Leases};
 use crate::options::Plan;
@@ -44,7 +44,7 @@ impl Job {
     }
 }
 
-type Launched = Result<LaunchedServer, ClusterError>;
+type Launched = Result<LaunchedServer>;
 
 /// Launches; cancelled at any point, undoes it.
 pub(crate) async fn launch(mut job: Job, cancelled: CancellationToken) -> Launched {
@@ -114,7 +114,7 @@ pub(crate) async fn launch(mut job: Job, cancelled: CancellationToken) -> Launch
     }
 }
 
-pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), ClusterError> {
+pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<()> {
     job.cluster.namespace().await?;
     if job.plan.supervised {
         init::provide(&job.cluster, patience).await?;
@@ -123,12 +123,7 @@ pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), Cluste
 }
 
 /// Creates the secret and the pod. The name is unique: a retry finds the first attempt's pod.
-async fn create(
-    job: &Job,
-    entry: &Entry,
-    open: &Open,
-    patience: &Patience,
-) -> Result<Pod, ClusterError> {
+async fn create(job: &Job, entry: &Entry, open: &Open, patience: &Patience) -> Result<Pod> {
     let cluster = &job.cluster;
     if let Some(secret) = &job.plan.secret {
         let create = async || {
@@ -138,7 +133,7 @@ async fn create(
             )
         };
         match patience.answered(create).await {
-            Err(error) if error.meaning() != Meaning::Exists => return Err(error),
+            Err(error) if error.meaning != Meaning::Exists => return Err(error),
             _ => {}
         }
     }
@@ -148,7 +143,7 @@ async fn create(
         Err(error) => error,
     };
     // The watch may have seen the pod although the response was lost.
-    if error.meaning() != Meaning::Exists && entry.seen().borrow().last.is_none() {
+    if error.meaning != Meaning::Exists && entry.seen().borrow().last.is_none() {
         return Err(error);
     }
     let get = || cluster.get::<Pod>(Kind::Pod, &job.name);
@@ -170,7 +165,7 @@ struct Open {
 }
 
 /// Records a creation that may take effect. A later refusal does not undo an earlier attempt.
-fn note<T>(created: Result<T, ClusterError>, may_exist: &AtomicBool) -> Result<T, ClusterError> {
+fn note<T>(created: Result<T>, may_exist: &AtomicBool) -> Result<T> {
     if created.as_ref().is_err_and(ClusterError::may_come_true) {
         may_exist.store(true, Ordering::Relaxed);
     }
@@ -251,7 +246,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
         discard: CancellationToken::new(),
     });
     tokio::spawn(keep(Arc::clone(&pod)));
-    let mut known = pod.known();
+    let mut known = pod.known.subscribe();
     let discard = pod.discard.clone();
     let terminator = Arc::new(PodTerminator { pod });
     let Some(attached) = ready else {

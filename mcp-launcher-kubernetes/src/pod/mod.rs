@@ -72,10 +72,6 @@ pub(crate) struct LivePod {
 }
 
 impl LivePod {
-    pub(crate) fn known(&self) -> channel::Receiver<Known> {
-        self.known.subscribe()
-    }
-
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::launch::Job;
 use crate::cluster::Entry;
-use crate::error::{ClusterError, Meaning};
+use crate::error::{Meaning, Result};
 use crate::facts::SERVER;
 
 const AGAIN: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(super) async fn tell(job: &Job, uid: &str, entry: &Entry, started: &Notify) 
     let mut told = Told::default();
     loop {
         match follow(job, uid, &mut told, entry, started).await {
-            Err(error) if error.meaning() == Meaning::Refused => {
+            Err(error) if error.meaning == Meaning::Refused => {
                 debug!(pod = job.name, %error, "events cannot be watched");
                 std::future::pending::<()>().await;
             }
@@ -43,7 +43,7 @@ async fn follow(
     told: &mut Told,
     entry: &Entry,
     started: &Notify,
-) -> Result<(), ClusterError> {
+) -> Result<()> {
     let mut events = pin!(job.cluster.events(uid).await?);
     while let Some(event) = events.try_next().await? {
         heard(&event, entry, started);

@@ -60,7 +60,7 @@ impl ProcessTerminator for PodTerminator {
 
     async fn request_end(&self) -> Result<(), StepError> {
         self.pod.discard.cancel();
-        if self.pod.known().borrow().exit.is_some() {
+        if self.pod.known.borrow().exit.is_some() {
             return Ok(());
         }
         let pod = Arc::clone(&self.pod);
@@ -75,7 +75,7 @@ impl ProcessTerminator for PodTerminator {
             let patience = Patience::new().until(pod.force.clone());
             let ask = || pod.cluster.delete(Kind::Pod, what);
             match patience.answered(ask).await {
-                Err(error) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+                Err(error) if matches!(error.meaning, Meaning::Absent | Meaning::Conflict) => {
                     Ok(())
                 }
                 asked => asked,
@@ -101,7 +101,7 @@ impl ProcessTerminator for PodTerminator {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        let known = self.pod.known().borrow().clone();
+        let known = self.pod.known.borrow().clone();
         if let Some(Ok(_)) = known.end {
             return Ok(Vec::new());
         }
@@ -117,7 +117,7 @@ impl ProcessTerminator for PodTerminator {
     }
 
     fn kill_now(&self) {
-        if !matches!(self.pod.known().borrow().end, Some(Ok(_))) {
+        if !matches!(self.pod.known.borrow().end, Some(Ok(_))) {
             self.pod.force();
         }
     }

@@ -5,7 +5,7 @@ use mcp_lifecycle_core::launch::{ErrorChain, Remnant};
 use tokio::time::timeout;
 
 use super::Swept;
-use crate::engine::{Engine, EngineError, Found, State};
+use crate::engine::{Engine, Found, Result, State};
 use crate::labels::{self, Mark, Origin};
 use crate::orphans::PARALLEL;
 use crate::wrapper::cli::Cli;
@@ -82,7 +82,7 @@ impl Means {
         match self {
             Self::Proxy(proxy) => format!(
                 "the container engine at {} does not answer",
-                proxy.engine().endpoint()
+                proxy.engine().endpoint
             ),
             Self::Cli { cli, .. } => format!("{} does not answer", cli.program.display()),
         }
@@ -91,7 +91,7 @@ impl Means {
 
 /// Searches by label, and by the ID of each container that the engine created for us, since a
 /// gateway may have removed the labels. A container that is not listed is gone only by its own 404.
-async fn look_at(proxy: &Proxy, mark: &Mark) -> Result<Swept, EngineError> {
+async fn look_at(proxy: &Proxy, mark: &Mark) -> Result<Swept> {
     let engine = proxy.engine();
     let mut swept = Swept::default();
     let mut created = proxy.created();
@@ -126,7 +126,7 @@ async fn look_at(proxy: &Proxy, mark: &Mark) -> Result<Swept, EngineError> {
     Ok(swept)
 }
 
-async fn origin_of(engine: &Engine, found: &Found, mark: &Mark) -> Result<Origin, EngineError> {
+async fn origin_of(engine: &Engine, found: &Found, mark: &Mark) -> Result<Origin> {
     let hosts = labels::hosts(&found.labels);
     match hosts.iter().find(|host| host.instance == mark.instance) {
         Some(host) => labels::origin_of(engine, found, host).await,

@@ -37,7 +37,7 @@ fn by_proxy(directory: &std::path::Path, engine: &FakeEngine) -> Means {
 /// The engine's list, with a container of the server's.
 fn one_container() -> String {
     let mark = labels::test_mark();
-    let labels = mark.labels();
+    let labels = &mark.all;
     let all = serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
     all.to_string()
 }

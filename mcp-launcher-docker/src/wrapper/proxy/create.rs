@@ -67,7 +67,7 @@ pub(super) async fn create(
             return answer::refused(&problem);
         }
     };
-    shared.host.cover(shared.engine.endpoint());
+    shared.host.cover(&shared.engine.endpoint);
     forward::hop_by_hop(&mut head.headers);
     head.headers.remove(TRANSFER_ENCODING);
     head.headers

@@ -150,7 +150,7 @@ where
     head.extensions.remove::<OnUpgrade>();
     let connected = shared.upstream.connect().await;
     let stream =
-        connected.map_err(|error| Failure::Connect(shared.engine.endpoint().clone(), error))?;
+        connected.map_err(|error| Failure::Connect(shared.engine.endpoint.clone(), error))?;
     let failed = |error: hyper::Error| Failure::Answer(error.to_string());
     let (mut engine, connection) = http1::Builder::new()
         .preserve_header_case(true)
@@ -212,7 +212,7 @@ pub(super) fn without_our_labels(mut request: Request<Incoming>, mark: &Mark) ->
     let target = request.uri().path_and_query();
     let target = target.map_or("/commit", PathAndQuery::as_str);
     let separator = if target.contains('?') { '&' } else { '?' };
-    let labels = mark.labels().keys();
+    let labels = mark.all.keys();
     let labels: Vec<_> = labels.map(|key| format!("{key}=")).collect();
     let target = format!(
         "{target}{separator}changes=LABEL%20{}",

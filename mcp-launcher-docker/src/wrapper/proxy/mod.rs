@@ -73,7 +73,7 @@ impl Proxy {
             let problem = format!("{} is too long for a socket", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        let upstream = Dial::to(engine.endpoint())?;
+        let upstream = Dial::to(&engine.endpoint)?;
         let listener = StdListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let stop = CancellationToken::new();
@@ -112,14 +112,14 @@ impl Proxy {
         &self.shared.fence
     }
 
-    pub(crate) fn survives_the_host(&self) -> Option<&'static str> {
-        let is_willed = self.shared.host.is_willed(self.shared.engine.endpoint());
-        (!is_willed)
-            .then_some("nothing outlives the host to end the containers that this server starts")
-    }
-
     pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
+    }
+
+    pub(crate) fn survives_the_host(&self) -> Option<&'static str> {
+        let is_willed = self.shared.host.is_willed(&self.shared.engine.endpoint);
+        (!is_willed)
+            .then_some("nothing outlives the host to end the containers that this server starts")
     }
 
     pub(crate) fn created(&self) -> BTreeMap<String, bool> {

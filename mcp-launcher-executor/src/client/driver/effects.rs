@@ -102,7 +102,7 @@ impl Driver {
     /// Follows a process, as a start does.
     #[cfg(test)]
     pub(in crate::client) fn follow(&mut self, remote: &Arc<super::Remote>) {
-        let id = remote.id().to_owned();
+        let id = remote.id.clone();
         self.processes.insert(id, Arc::downgrade(remote));
     }
 }

@@ -17,15 +17,15 @@ use super::connect::Connected;
 use super::inbox::Inbox;
 use super::process::{Command, Remote, Reply};
 use super::session::{Purpose, Session, Token};
-use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
+use crate::{ExecutorError, Result};
 
 const TURN: usize = 64;
 
 enum Event {
-    Connected(Result<Connected, ExecutorError>),
+    Connected(Result<Connected>),
     Frame(Incoming),
     LinkLost(Option<LinkError>),
     Parted(String),
@@ -34,7 +34,7 @@ enum Event {
     Tick,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected>> + Send>>;
 
 type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
 
@@ -56,7 +56,7 @@ pub(super) struct Driver {
     replies: HashMap<Token, Reply>,
     next_token: Token,
     processes: HashMap<String, Weak<Remote>>,
-    ready: Option<oneshot::Sender<Result<InitializeResult, ExecutorError>>>,
+    ready: Option<oneshot::Sender<Result<InitializeResult>>>,
     dead: Death,
     timer: Pin<Box<tokio::time::Sleep>>,
 }
@@ -67,7 +67,7 @@ impl Driver {
         config: ExecServerConfig,
         session: Session,
         commands: Arc<Inbox>,
-        ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
+        ready: oneshot::Sender<Result<InitializeResult>>,
         dead: Death,
     ) -> Self {
         Self {

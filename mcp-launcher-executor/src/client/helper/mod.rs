@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::process::Wiring;
-use crate::ExecutorError;
 use crate::protocol::path_to_uri;
 use crate::protocol::process::StartParams;
+use crate::{ExecutorError, Result};
 
 const SCRIPT: &str = include_str!("sweep.sh");
 
@@ -53,32 +53,26 @@ pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
     })
 }
 
-pub(super) async fn term(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
+pub(super) async fn term(connection: &Connection, cookie: &str) -> Result<()> {
     run(connection, "term", cookie).await.map(drop)
 }
 
 /// Kills until no process has the cookie. Returns the killed ones.
-pub(super) async fn kill(
-    connection: &Connection,
-    cookie: &str,
-) -> Result<Vec<Remnant>, ExecutorError> {
+pub(super) async fn kill(connection: &Connection, cookie: &str) -> Result<Vec<Remnant>> {
     proven(&run(connection, "kill", cookie).await?)
 }
 
-pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
+pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<()> {
     proven(&run(connection, "wait", cookie).await?).map(drop)
 }
 
-pub(super) async fn list(
-    connection: &Connection,
-    cookie: &str,
-) -> Result<Vec<Remnant>, ExecutorError> {
+pub(super) async fn list(connection: &Connection, cookie: &str) -> Result<Vec<Remnant>> {
     Ok(remnants(&run(connection, "list", cookie).await?))
 }
 
 /// Starts a script that sweeps the session when the peer drops it or dies, and waits until it is
 /// outside of what the peer kills. It notices the end of its input.
-pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring, ExecutorError> {
+pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring> {
     // The outer shell keeps the pipe registered at the peer. Without the detour over 3, a
     // background command's stdin would be /dev/null.
     let outer =
@@ -98,18 +92,14 @@ pub(super) fn kill_now(connection: &Connection, cookie: &str) {
 }
 
 /// Runs the script to its end, by another process if the peer loses the first one.
-async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String, ExecutorError> {
+async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String> {
     match run_once(connection, mode, cookie).await {
         Err(ExecutorError::Lost { .. }) => run_once(connection, mode, cookie).await,
         answer => answer,
     }
 }
 
-async fn run_once(
-    connection: &Connection,
-    mode: &str,
-    cookie: &str,
-) -> Result<String, ExecutorError> {
+async fn run_once(connection: &Connection, mode: &str, cookie: &str) -> Result<String> {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", mode, cookie];
     let wiring = connection.start(command(&argv)).await?;
     let mut stdout = wiring.stdout;
@@ -137,7 +127,7 @@ fn command(argv: &[&str]) -> StartParams {
     }
 }
 
-pub(super) fn proven(answer: &str) -> Result<Vec<Remnant>, ExecutorError> {
+pub(super) fn proven(answer: &str) -> Result<Vec<Remnant>> {
     if answer.lines().next_back() == Some("gone") {
         return Ok(remnants(answer));
     }

@@ -15,9 +15,9 @@ pub(super) use output::Output;
 use self::output::Buffer;
 use super::inbox::Sender;
 use super::session::ProcessEvent;
-use crate::ExecutorError;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
+use crate::{ExecutorError, Result};
 
 pub(super) enum Command {
     Start(StartParams, Weak<Remote>, Reply),
@@ -33,7 +33,7 @@ pub(super) enum Command {
     Terminate(String),
 }
 
-pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
+pub(super) type Reply = oneshot::Sender<Result<String>>;
 
 pub(super) struct Wiring {
     pub(super) stdin: Input,
@@ -62,9 +62,9 @@ pub(super) struct Status {
 
 /// The client's end of one process. Dropping it ends the process, unless it has ended.
 pub(super) struct Remote {
-    id: String,
+    pub(super) id: String,
     commands: Sender,
-    status: watch::Sender<Status>,
+    pub(super) status: watch::Sender<Status>,
     streams: Lock<Streams>,
     window: usize,
     depth: u32,
@@ -122,14 +122,6 @@ impl Remote {
         }
     }
 
-    pub(super) fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub(super) fn status(&self) -> watch::Receiver<Status> {
-        self.status.subscribe()
-    }
-
     fn send(&self, command: Command) {
         // The driver outlives every sender.
         let _ = self.commands.send(command);
@@ -163,7 +155,7 @@ impl Remote {
         });
     }
 
-    pub(super) fn on_written(&self, outcome: Result<WriteStatus, ExecutorError>) {
+    pub(super) fn on_written(&self, outcome: Result<WriteStatus>) {
         match outcome {
             Ok(WriteStatus::Accepted) => self.next_write(),
             Ok(_) => self.break_input(std::io::ErrorKind::BrokenPipe),

@@ -4,10 +4,10 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{Effect, LinkState, Session};
-use crate::ExecutorError;
 use crate::protocol::extension::AckParams;
 use crate::protocol::process::{ProcessParams, ReadParams, StartParams, WriteParams};
 use crate::protocol::{RequestId, code, encode_notification, encode_request, method};
+use crate::{ExecutorError, Result};
 
 pub(crate) type Token = u64;
 
@@ -302,7 +302,7 @@ impl Session {
         }
     }
 
-    pub(super) fn conclude(&mut self, call: Call, outcome: Result<String, ExecutorError>) {
+    pub(super) fn conclude(&mut self, call: Call, outcome: Result<String>) {
         match call.purpose {
             Purpose::Answer(token) | Purpose::Start(_, token) => {
                 self.effects.push_back(Effect::Answered(token, outcome));
@@ -332,7 +332,7 @@ impl Session {
 pub(crate) fn parse<T: serde::de::DeserializeOwned>(
     method: &'static str,
     result: &str,
-) -> Result<T, ExecutorError> {
+) -> Result<T> {
     serde_json::from_str(result).map_err(|error| ExecutorError::Malformed {
         method,
         problem: error.to_string(),

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::link::refused;
 use super::{Effect, LinkState, ProcessEvent, Purpose, Recovery, Session};
-use crate::ExecutorError;
 use crate::protocol::extension::{EndedNotification, GoneNotification};
 use crate::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ReadResult,
@@ -12,6 +11,7 @@ use crate::protocol::process::{
 use crate::protocol::{
     MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
 };
+use crate::{ExecutorError, Result};
 
 const SHARED: usize = 16 * 1024;
 
@@ -155,7 +155,7 @@ impl Session {
         let Some(mut call) = self.calls.remove(&id) else {
             return;
         };
-        let outcome: Result<String, ExecutorError> = match answer {
+        let outcome: Result<String> = match answer {
             Ok(result) => Ok(result.text().to_owned()),
             Err(error) if call.repeated && is_duplicate_start(call.method, &error) => {
                 // codex (0.171) leaves it "starting" for ever if the link broke meanwhile: is it?

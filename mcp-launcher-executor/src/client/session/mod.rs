@@ -25,9 +25,9 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::ExecutorError;
 use crate::protocol::InitializeResult;
 use crate::protocol::extension::Lifecycle;
+use crate::{ExecutorError, Result};
 
 pub(crate) use calls::{Call, Purpose, Token, parse};
 pub(crate) use link::LinkState;
@@ -54,12 +54,9 @@ pub(crate) enum Effect {
     Send(String),
     Ping,
     Ready(Box<InitializeResult>),
-    Answered(Token, Result<String, ExecutorError>),
+    Answered(Token, Result<String>),
     /// The write in flight of this process has an outcome.
-    Written(
-        String,
-        Result<crate::protocol::process::WriteStatus, ExecutorError>,
-    ),
+    Written(String, Result<crate::protocol::process::WriteStatus>),
     Event(String, ProcessEvent),
     /// A process cannot be followed any more.
     Failed(String, ExecutorError),
