@@ -22,10 +22,7 @@ pub struct ServerStdin {
     shared: Arc<Lock<Shared>>,
 }
 
-#[derive(Clone)]
-pub(crate) struct StdinCloser {
-    shared: Arc<Lock<Shared>>,
-}
+pub(crate) struct StdinCloser(Arc<Lock<Shared>>);
 
 struct Shared {
     io: Option<BoxWrite>,
@@ -39,9 +36,7 @@ impl ServerStdin {
             io: Some(io),
             writer: None,
         }));
-        let closer = StdinCloser {
-            shared: Arc::clone(&shared),
-        };
+        let closer = StdinCloser(Arc::clone(&shared));
         (Self { shared }, closer)
     }
 
@@ -95,7 +90,7 @@ impl StdinCloser {
     /// shutdown, and a socket or an attached container ignores the drop of one half.
     pub(crate) async fn close(&self) {
         let (io, writer) = {
-            let mut shared = self.shared.lock();
+            let mut shared = self.0.lock();
             (shared.io.take(), shared.writer.take())
         };
         if let Some(writer) = writer {
