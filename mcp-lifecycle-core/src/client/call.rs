@@ -45,7 +45,8 @@ pub(super) async fn request(
         return Err(called.failed(session, session.not_connected()));
     };
     let peer = running.peer();
-    let progress = Progress::wanted(options.reset_on_progress, options.progress.as_ref());
+    let resets = options.reset_on_progress.is_some();
+    let progress = Progress::wanted(resets, options.progress.as_ref());
     let call = async {
         let RequestHandle {
             rx,
@@ -60,9 +61,8 @@ pub(super) async fn request(
             peer,
             id: Some(id),
             progress: progress.as_ref().map(|progress| {
-                session
-                    .wire
-                    .watch_progress(&progress_token, progress.clone());
+                let progress = progress.clone();
+                session.wire.watch_progress(&progress_token, progress);
                 progress_token
             }),
         };
@@ -87,9 +87,9 @@ pub(super) async fn guard<T>(
     let _counted = session.calls.token();
     let mut call = std::pin::pin!(call);
     let from_now = |limit: Duration| (after(Instant::now(), limit), limit);
-    let total = options.max_total.map(from_now);
+    let total = options.reset_on_progress.map(from_now);
     let mut idle = options.timeout.map(from_now);
-    let progress = progress.filter(|_| options.reset_on_progress);
+    let progress = progress.filter(|_| options.reset_on_progress.is_some());
     let timed_out = async {
         loop {
             let Some((first, limit)) = idle.into_iter().chain(total).min() else {

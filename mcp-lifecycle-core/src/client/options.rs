@@ -11,10 +11,8 @@ use crate::launch::macros::{debug_fields, settings};
 pub struct CallOptions {
     /// The time to wait for an answer; `None` waits for ever. 5 minutes by default.
     pub timeout: Option<Duration>,
-    /// `true` if progress of this call restarts `timeout`. Off by default.
-    pub reset_on_progress: bool,
-    /// The longest time of a call regardless of progress. None by default.
-    pub max_total: Option<Duration>,
+    /// Lets progress restart `timeout`, up to this time altogether. Off by default.
+    pub reset_on_progress: Option<Duration>,
     pub(super) progress: Option<Arc<OnProgress>>,
 }
 
@@ -24,24 +22,18 @@ impl Default for CallOptions {
     fn default() -> Self {
         Self {
             timeout: Some(Duration::from_secs(300)),
-            reset_on_progress: false,
-            max_total: None,
+            reset_on_progress: None,
             progress: None,
         }
     }
 }
 
-settings!(CallOptions { timeout: impl Into<Option<Duration>> });
+settings!(CallOptions {
+    timeout: impl Into<Option<Duration>>,
+    reset_on_progress: impl Into<Option<Duration>>,
+});
 
 impl CallOptions {
-    /// Lets progress restart the timeout, up to `max_total` altogether.
-    #[must_use]
-    pub fn reset_on_progress(mut self, max_total: Duration) -> Self {
-        self.reset_on_progress = true;
-        self.max_total = Some(max_total);
-        self
-    }
-
     /// Sets the callback for this call's progress, in order, until it is answered. It must be quick
     /// and not block; a panic is caught and logged.
     #[must_use]
@@ -58,7 +50,6 @@ debug_fields!(
     CallOptions,
     it {
         timeout: &it.timeout,
-        reset_on_progress: &it.reset_on_progress,
-        max_total: &it.max_total
+        reset_on_progress: &it.reset_on_progress
     }
 );
