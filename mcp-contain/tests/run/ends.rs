@@ -165,10 +165,11 @@ fn stragglers_are_ended_and_the_streams_with_them() {
         ""
     };
     let script = format!(
-        "sh -c \"trap '' TERM; printf . >&9; while :; do read never <&8; done\" & {setsid} sleep 1000 & exit 5"
+        "sh -c \"trap '' TERM; printf . >&9; while :; do read never <&8; done\" & {setsid} sleep 1000 & read go; exit 5"
     );
     let mut server = start(&alive, &["--grace", "200ms"], &script, Streams::Pipes);
     alive.ready(1);
+    server.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     let mut said = String::new();
     server.stdout.read_to_string(&mut said).unwrap();
     assert_eq!(
