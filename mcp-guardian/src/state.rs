@@ -43,8 +43,7 @@ pub fn refusal() -> Option<String> {
         found => found.is_ok() && may_write(path),
     };
     let all = candidates();
-    let names = || all.iter().map(|path| path.to_string_lossy());
-    (!all.iter().any(is_usable)).then(|| names().collect::<Vec<_>>().join(", "))
+    (!all.iter().any(is_usable)).then(|| format!("{all:?}"))
 }
 
 /// Lists the candidates. Without an override, only the last two depend on the environment. Pure.

@@ -136,10 +136,9 @@ pub(super) fn find<'a>(
 }
 
 /// Returns the processes that hold a server and no other one, also the one that its host has started.
-fn holders(server: &KnownServer) -> Vec<u32> {
+fn holders(server: &KnownServer) -> [Option<u32>; 3] {
     let wrapper = Some(server.host.pid).filter(|_| server.host.is_wrapper);
-    let all = [wrapper, server.guardian, relay::pid(server)];
-    all.into_iter().flatten().collect()
+    [wrapper, server.guardian, relay::pid(server)]
 }
 
 /// Minimum number of digits of an ID, as `ps` shows.
@@ -149,7 +148,7 @@ const SHOWN: usize = 8;
 struct Called<'a> {
     name: String,
     id: &'a str,
-    holders: Vec<u32>,
+    holders: [Option<u32>; 3],
     pids: Vec<u32>,
 }
 
@@ -169,13 +168,18 @@ fn meant(servers: &[Called<'_>], word: &str) -> Option<(By, Vec<usize>)> {
             .collect()
     };
     let pid = word.parse::<u32>().ok();
-    let is_pid = |pids: &[u32]| pid.is_some_and(|pid| pids.contains(&pid));
     let is_id = word.len() >= SHOWN;
     [
         (By::Name, those(&|it| it.name == word)),
         // The wrapper of a server can be a process of another one.
-        (By::Pid, those(&|it| is_pid(&it.holders))),
-        (By::Pid, those(&|it| is_pid(&it.pids))),
+        (
+            By::Pid,
+            those(&|it| pid.is_some() && it.holders.contains(&pid)),
+        ),
+        (
+            By::Pid,
+            those(&|it| pid.is_some_and(|pid| it.pids.contains(&pid))),
+        ),
         (By::Id, those(&|it| is_id && it.id.starts_with(word))),
     ]
     .into_iter()
@@ -193,7 +197,7 @@ mod tests {
         Called {
             name: name.to_owned(),
             id,
-            holders: Vec::new(),
+            holders: [None; 3],
             pids: pids.to_owned(),
         }
     }
@@ -223,7 +227,7 @@ mod tests {
         // Without the name, the same digits are a pid, and then an ID, of whomever.
         assert_eq!(meant(&all[1..], "4321"), Some((By::Pid, vec![0, 1])));
         let inner = Called {
-            holders: vec![8],
+            holders: [Some(8), None, None],
             ..server("inner", "3333333300000000", &[9])
         };
         let nested = [all[0].clone(), inner];

@@ -139,8 +139,8 @@ fn cpus(text: &str) -> Result<u64, &'static str> {
 pub(crate) fn name_in(words: &[String]) -> Option<String> {
     let (program, words) = words.split_first()?;
     let words = words.strip_prefix(&["run".to_owned()]).unwrap_or(words);
-    let words = [program].into_iter().chain(words);
-    let options: Options = clap::Parser::try_parse_from(words).ok()?;
+    let words = [program].into_iter().chain(words).map(OsString::from);
+    let options: Options = clap::Parser::try_parse_from(words.collect::<Vec<_>>()).ok()?;
     Some(options.name?.to_string_lossy().into_owned())
 }
 
